@@ -38,12 +38,12 @@ extern "C" {
 
 /** The sizes that everything else is measured in. Fill it with eplb_shape_init only. */
 struct eplb_shape {
-    int32_t num_layers;             /**< MoE layers, >= 1. */
-    int32_t num_experts;            /**< Logical experts per layer, >= 1, divisible by ep_size. */
-    int32_t ep_size;                /**< EP ranks, >= 1. */
-    int32_t redundant_experts_num;  /**< Extra slots of each rank, >= 0. */
-    int32_t slots_per_rank;         /**< num_experts / ep_size + redundant_experts_num, <= num_experts. */
-    int32_t num_slots;              /**< ep_size * slots_per_rank. */
+    int32_t num_layers;            /**< MoE layers, >= 1. */
+    int32_t num_experts;           /**< Logical experts per layer, >= 1, divisible by ep_size. */
+    int32_t ep_size;               /**< EP ranks, >= 1. */
+    int32_t redundant_experts_num; /**< Extra slots of each rank, >= 0. */
+    int32_t slots_per_rank;        /**< num_experts / ep_size + redundant_experts_num, <= num_experts. */
+    int32_t num_slots;             /**< ep_size * slots_per_rank. */
 };
 
 /**
@@ -145,19 +145,23 @@ EPLB_API int32_t eplb_placement_diff(const struct eplb_shape *shape, const int32
  * unit % replicas of them, in ascending slot order, one more.
  *
  * @param expert_ids a legal placement [ep_size][slots_per_rank]
+ * @param scratch    room for [num_experts], overwritten
  * @param weights    receives [ep_size][slots_per_rank], each > 0, adding up to the unit per expert
  */
-EPLB_API void eplb_weights_equal(const struct eplb_shape *shape, const int32_t *expert_ids, int32_t *weights);
+EPLB_API void eplb_weights_equal(const struct eplb_shape *shape, const int32_t *expert_ids, int32_t *scratch,
+                                 int32_t *weights);
 
 /**
  * Checks that weights are positive and add up to the unit for every expert.
  *
  * @param expert_ids a legal placement [ep_size][slots_per_rank]
  * @param weights    [ep_size][slots_per_rank], any content
+ * @param scratch    room for [num_experts], overwritten
  * @return EPLB_OK; EPLB_INVALID with a sentence that names rank and slot, or the expert
  */
 EPLB_API enum eplb_status eplb_weights_check(const struct eplb_shape *shape, const int32_t *expert_ids,
-                                             const int32_t *weights, struct eplb_error *error);
+                                             const int32_t *weights, int32_t *scratch,
+                                             struct eplb_error *error);
 
 #ifdef __cplusplus
 }

@@ -31,20 +31,20 @@ extern "C" {
  * One row per status: name, value, exit code of the command that ends with it, text.
  * Values are stable: they are never reused or renumbered.
  */
-#define EPLB_STATUS_MAP(X)                                                                                   \
-    X(OK, 0, 0, "ok")                                                                                        \
-    X(INTERNAL, 1, 1, "internal error")                                                                      \
-    X(IO, 2, 1, "input/output error")                                                                        \
-    X(NO_MEMORY, 3, 1, "out of memory")                                                                      \
-    X(INVALID, 4, 2, "invalid input")                                                                        \
-    X(USAGE, 5, 2, "wrong usage")                                                                            \
-    X(UNSUPPORTED, 6, 2, "not supported")                                                                    \
-    X(REFUSED, 7, 2, "refused")                                                                              \
-    X(INCONSISTENT, 8, 1, "ranks disagree")                                                                  \
-    X(VERIFY, 9, 3, "verification failed")                                                                   \
-    X(RANK_DEAD, 10, 4, "a rank died")                                                                       \
-    X(RANK_SILENT, 11, 5, "a rank is silent or a hook hangs")                                                \
-    X(LAYOUT, 12, 6, "shared memory of another layout")                                                      \
+#define EPLB_STATUS_MAP(X)                                    \
+    X(OK, 0, 0, "ok")                                         \
+    X(INTERNAL, 1, 1, "internal error")                       \
+    X(IO, 2, 1, "input/output error")                         \
+    X(NO_MEMORY, 3, 1, "out of memory")                       \
+    X(INVALID, 4, 2, "invalid input")                         \
+    X(USAGE, 5, 2, "wrong usage")                             \
+    X(UNSUPPORTED, 6, 2, "not supported")                     \
+    X(REFUSED, 7, 2, "refused")                               \
+    X(INCONSISTENT, 8, 1, "ranks disagree")                   \
+    X(VERIFY, 9, 3, "verification failed")                    \
+    X(RANK_DEAD, 10, 4, "a rank died")                        \
+    X(RANK_SILENT, 11, 5, "a rank is silent or a hook hangs") \
+    X(LAYOUT, 12, 6, "shared memory of another layout")       \
     X(IN_USE, 13, 7, "instance name in use")
 
 /** Status of an operation; EPLB_OK is 0. */
@@ -77,8 +77,8 @@ EPLB_API int eplb_status_exit_code(enum eplb_status status);
  * @param status any status but EPLB_OK
  * @param format printf format of the sentence
  */
-EPLB_API enum eplb_status eplb_fail(struct eplb_error *error, enum eplb_status status, const char *format, ...)
-    EPLB_PRINTF(3, 4);
+EPLB_API enum eplb_status eplb_fail(struct eplb_error *error, enum eplb_status status, const char *format,
+                                    ...) EPLB_PRINTF(3, 4);
 
 #ifdef __cplusplus
 }

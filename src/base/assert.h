@@ -11,7 +11,7 @@
 /** Calls the handler, then aborts. */
 _Noreturn void eplb_assert_failed(const char *file, int line, const char *condition);
 
-#define EPLB_ASSERT(condition)                                                                               \
+#define EPLB_ASSERT(condition) \
     ((__builtin_expect(!(condition), 0)) ? eplb_assert_failed(__FILE__, __LINE__, #condition) : (void)0)
 
 #endif

@@ -12,11 +12,11 @@
 #define EPLB_FAIL(status, ...) return eplb_fail(error, status, __VA_ARGS__)
 
 /** Returns the status of a call that failed; whoever failed has recorded the reason. */
-#define EPLB_TRY(call)                                                                                       \
-    do {                                                                                                     \
-        enum eplb_status eplb_try_status = (call);                                                           \
-        if (eplb_try_status != EPLB_OK)                                                                      \
-            return eplb_try_status;                                                                          \
+#define EPLB_TRY(call)                             \
+    do {                                           \
+        enum eplb_status eplb_try_status = (call); \
+        if (eplb_try_status != EPLB_OK)            \
+            return eplb_try_status;                \
     } while (0)
 
 #endif

@@ -16,12 +16,12 @@ struct line {
 };
 
 static const struct line lines[EPLB_NUM_LOG_LINES] = {
-#define LINE_ROW(id, level_name, prefix_text, number, ...)                                                   \
+#define LINE_ROW(id, level_name, prefix_text, number, ...) \
     [EPLB_LINE_##id] = {EPLB_LOG_##level_name, prefix_text, number, {__VA_ARGS__}},
     EPLB_LOG_LINES(LINE_ROW)};
 
-void eplb_log_write(const struct eplb_log_sink *sink, enum eplb_log_line line, const struct eplb_log_value *values,
-                    size_t count)
+void eplb_log_write(const struct eplb_log_sink *sink, enum eplb_log_line line,
+                    const struct eplb_log_value *values, size_t count)
 {
     EPLB_ASSERT(line < EPLB_NUM_LOG_LINES);
     EPLB_ASSERT(count == lines[line].count && count <= MAX_KEYS);

@@ -29,12 +29,12 @@ struct eplb_log_value {
 #define EPLB_VALUE_TEXT(x) ((struct eplb_log_value){.type = EPLB_LOG_TEXT, .text = (x)})
 
 /** Hands a line to the sink (NULL drops it); count must be the line's number of keys. */
-void eplb_log_write(const struct eplb_log_sink *sink, enum eplb_log_line line, const struct eplb_log_value *values,
-                    size_t count);
+void eplb_log_write(const struct eplb_log_sink *sink, enum eplb_log_line line,
+                    const struct eplb_log_value *values, size_t count);
 
 /** Logs a line: EPLB_LOG(sink, PLACEMENT_BENEFIT, EPLB_VALUE_INT(3), ...), one value per key. */
-#define EPLB_LOG(sink, line, ...)                                                                            \
-    eplb_log_write(sink, EPLB_LINE_##line, (const struct eplb_log_value[]){__VA_ARGS__},                     \
+#define EPLB_LOG(sink, line, ...)                                                        \
+    eplb_log_write(sink, EPLB_LINE_##line, (const struct eplb_log_value[]){__VA_ARGS__}, \
                    sizeof((const struct eplb_log_value[]){__VA_ARGS__}) / sizeof(struct eplb_log_value))
 
 #endif

@@ -8,9 +8,9 @@
 #ifndef BASE_LOG_LINES_H
 #define BASE_LOG_LINES_H
 
-#define EPLB_LOG_LINES(LINE)                                                                                 \
-    LINE(WARNING, WARNING, "EPLB warning", 1, "message")                                                     \
-    LINE(PLACEMENT_BENEFIT, INFO, "EPLB placement benefit", 7, "layer", "policy", "current_peak",            \
+#define EPLB_LOG_LINES(LINE)                                                                      \
+    LINE(WARNING, WARNING, "EPLB warning", 1, "message")                                          \
+    LINE(PLACEMENT_BENEFIT, INFO, "EPLB placement benefit", 7, "layer", "policy", "current_peak", \
          "candidate_peak", "improvement", "threshold", "verdict")
 
 #endif

@@ -8,7 +8,8 @@
 
 #include <stddef.h>
 
-/** Edit distance (insert, delete, replace, swap of neighbours), ignoring case; words are cut at 63 characters. */
+/** Edit distance (insert, delete, replace, swap of neighbours), ignoring case; words are cut at 63
+ * characters. */
 size_t eplb_edit_distance(const char *a, const char *b);
 
 /** Index of the word nearest to `word`, ties to the lowest index; count > 0. */

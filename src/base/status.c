@@ -4,11 +4,11 @@
 
 #include <stdio.h>
 
-#define STATUS_TEXT(name, value, exit_code, text)                                                            \
-    case EPLB_##name:                                                                                        \
+#define STATUS_TEXT(name, value, exit_code, text) \
+    case EPLB_##name:                             \
         return text;
-#define STATUS_EXIT_CODE(name, value, exit_code, text)                                                       \
-    case EPLB_##name:                                                                                        \
+#define STATUS_EXIT_CODE(name, value, exit_code, text) \
+    case EPLB_##name:                                  \
         return exit_code;
 
 const char *eplb_status_text(enum eplb_status status)
@@ -27,6 +27,14 @@ int eplb_status_exit_code(enum eplb_status status)
     return 1;
 }
 
+/* A sentence may quote a path or a file's text; whatever is in them, it stays one line. */
+static void blank_control_characters(char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = ' ';
+}
+
 enum eplb_status eplb_fail(struct eplb_error *error, enum eplb_status status, const char *format, ...)
 {
     if (error == NULL)
@@ -37,5 +45,6 @@ enum eplb_status eplb_fail(struct eplb_error *error, enum eplb_status status, co
     if (vsnprintf(error->text, sizeof error->text, format, arguments) < 0)
         error->text[0] = '\0';
     va_end(arguments);
+    blank_control_characters(error->text);
     return status;
 }

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The eplb authors */
+/**
+ * Policies, the gate that decides which of their plans are worth a migration, and the planner
+ * that holds both. Belongs to src/policy.
+ *
+ * Shapes: E = num_experts, R = ep_size, K = slots_per_rank, L = num_layers. Loads are token counts
+ * in [0, EPLB_MAX_LOAD]. All arithmetic that decides a table is exact, so every rank, build and
+ * machine gets the same bytes.
+ */
+#ifndef EPLB_POLICY_H
+#define EPLB_POLICY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "eplb/log.h"
+#include "eplb/placement.h"
+#include "eplb/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Largest load of one expert or slot: 2^62. */
+#define EPLB_MAX_LOAD (INT64_C(1) << 62)
+
+/**
+ * A layout algorithm. The built-in ones are found by name with eplb_policy_find; a host may pass
+ * its own in eplb_planner_params. The table is constant and outlives every planner that uses it.
+ *
+ * The planner's gate, commit and abort are the same for every policy; a policy proposes.
+ */
+struct eplb_policy_ops {
+    size_t size;      /**< sizeof(struct eplb_policy_ops). */
+    const char *name; /**< As in eplb_policy_kind, lower case. */
+    /**
+     * Bytes of scratch memory that plan_layer needs for a shape. Not blocking; pure.
+     * Required.
+     */
+    size_t (*scratch_size)(const struct eplb_shape *shape);
+    /**
+     * Proposes a placement for one layer. Not blocking; pure: the same arguments give the same
+     * table; called from whichever thread calls eplb_planner_rebalance. Required.
+     *
+     * load is [E], each in [0, EPLB_MAX_LOAD], with a sum above 0; active is the layer's legal
+     * placement [R][K]; scratch has scratch_size bytes, aligned to 64, with any content.
+     * Writes candidate [R][K]. A status other than EPLB_OK, with a sentence in error, leaves the
+     * layer as it is; so does an illegal candidate, which the planner reports.
+     */
+    enum eplb_status (*plan_layer)(const struct eplb_shape *shape, const int64_t *load, const int32_t *active,
+                                   void *scratch, int32_t *candidate, struct eplb_error *error);
+};
+
+/** What a name of eplb_policy_kind means. */
+struct eplb_policy_choice {
+    const struct eplb_policy_ops *ops; /**< Never NULL. */
+    int known;                         /**< 0: no such policy; ops is that of greedy. */
+    const char *nearest;               /**< The nearest known name when not known, else NULL. */
+};
+
+/**
+ * Finds a policy by the text of eplb_policy_kind, ignoring case: `balanced`, `greedy`, and the
+ * historical names flat, deepseek_flat, deepseek-flat, hier, hierarchical, deepseek_hier and
+ * deepseek-hier, which mean balanced. Any other text means greedy. Thread-safe.
+ */
+EPLB_API struct eplb_policy_choice eplb_policy_find(const char *kind);
+
+/** What a placement would bring, and whether that is enough. */
+struct eplb_benefit {
+    double current_peak;   /**< Largest rank sum of the measured physical load. */
+    double candidate_peak; /**< Largest rank sum of the candidate under even split, scaled to the physical
+                              total. */
+    double improvement;    /**< (current_peak - candidate_peak) / current_peak; 0 when current_peak is 0. */
+    int sets_changed;      /**< Whether some rank's set of experts changes. */
+    int publish;           /**< The verdict: 1 when the candidate should be deployed. */
+};
+
+/**
+ * The gate. Publishes when some rank's set of experts changes, improvement > 0 and improvement >=
+ * threshold - 1e-9 * threshold; equality publishes. Nothing is published for a logical load of 0.
+ * Pure and thread-safe.
+ *
+ * @param active    legal placement [R][K]
+ * @param candidate legal placement [R][K]
+ * @param logical   [E] load per logical expert
+ * @param physical  [R][K] load per physical slot, measured under active
+ * @param threshold eplb_min_peak_load_improvement, in [0, 1]
+ * @param scratch   room for [E], overwritten
+ */
+EPLB_API struct eplb_benefit eplb_gate(const struct eplb_shape *shape, const int32_t *active,
+                                       const int32_t *candidate, const int64_t *logical,
+                                       const int64_t *physical, double threshold, int32_t *scratch);
+
+/** Balance of one placement when every expert's load is split evenly over its replicas. */
+struct eplb_balance {
+    double peak;        /**< Largest rank sum. */
+    double mean;        /**< Total load / R. */
+    double lower_bound; /**< The larger of mean and the smallest possible largest replica, for this shape. */
+};
+
+/**
+ * Peak and bounds of a placement under a load. Pure and thread-safe.
+ *
+ * @param expert_ids legal placement [R][K]
+ * @param load       [E]
+ * @param scratch    room for [E], overwritten
+ */
+EPLB_API struct eplb_balance eplb_balance_of(const struct eplb_shape *shape, const int32_t *expert_ids,
+                                             const int64_t *load, int32_t *scratch);
+
+/**
+ * Splits a logical load evenly over the replicas of a placement: what the physical load would be
+ * if nothing had been measured. An expert's remainder goes, one token each, to its first replicas
+ * in slot order, so that totals are kept exactly.
+ *
+ * @param expert_ids legal placement [R][K]
+ * @param load       [E]
+ * @param scratch    room for [E], overwritten
+ * @param physical   receives [R][K]
+ */
+EPLB_API void eplb_split_evenly(const struct eplb_shape *shape, const int32_t *expert_ids,
+                                const int64_t *load, int32_t *scratch, int64_t *physical);
+
+/** Parameters of a planner. Set by eplb_planner_params_init, then changed by the host. */
+struct eplb_planner_params {
+    size_t size;                       /**< sizeof(struct eplb_planner_params). */
+    struct eplb_shape shape;           /**< Filled by eplb_shape_init. No default. */
+    const struct eplb_policy_ops *ops; /**< The policy; default balanced. */
+    double min_peak_load_improvement;  /**< Gate threshold, in [0, 1]; default 0.05. */
+    const int32_t *initial;            /**< Legal table [L][R][K], copied; NULL: the initial placement. */
+    const struct eplb_log_sink *log;   /**< Takes one "EPLB placement benefit" line per layer; NULL: none. */
+    const int32_t *layer_ids;          /**< Names of the layers in messages, [L], copied; NULL: 0, 1, ... */
+};
+
+/** Writes the defaults. */
+EPLB_API void eplb_planner_params_init(struct eplb_planner_params *params);
+
+/**
+ * A planner holds the active table, the candidates of the last run, and the memory that planning
+ * needs. It allocates only in eplb_planner_create. Not thread-safe: one call at a time.
+ */
+struct eplb_planner;
+
+/**
+ * Creates a planner.
+ *
+ * @param params  see there; not kept
+ * @param planner receives the planner; free it with eplb_planner_destroy
+ * @return EPLB_OK; EPLB_INVALID with a sentence when the threshold is not in [0, 1], the policy
+ *         table lacks a member, or the initial table is not legal (layer, rank and slot are named);
+ *         EPLB_NO_MEMORY
+ */
+EPLB_API enum eplb_status eplb_planner_create(const struct eplb_planner_params *params,
+                                              struct eplb_planner **planner, struct eplb_error *error);
+
+/** Frees a planner; NULL is allowed. */
+EPLB_API void eplb_planner_destroy(struct eplb_planner *planner);
+
+/**
+ * One policy run over all layers: proposes candidates and passes each through the gate.
+ *
+ * A layer whose logical load is 0 keeps its placement. So does a layer whose policy fails or
+ * proposes an illegal table: the first such failure is returned after all layers were treated,
+ * and the other layers' results are valid.
+ *
+ * @param logical  [L][E], each in [0, EPLB_MAX_LOAD]; NULL: no window yet, nothing is published
+ * @param physical [L][R][K], each in [0, EPLB_MAX_LOAD], measured under the active table
+ * @return EPLB_OK; EPLB_INVALID when a load is out of range (nothing changes); the policy's status
+ */
+EPLB_API enum eplb_status eplb_planner_rebalance(struct eplb_planner *planner, const int64_t *logical,
+                                                 const int64_t *physical, struct eplb_error *error);
+
+/** The active table [L][R][K]. Owned by the planner; changed by commit. */
+EPLB_API const int32_t *eplb_planner_active(const struct eplb_planner *planner);
+
+/** The candidates of the last run, [L][R][K]; equal to the active table where there is none. */
+EPLB_API const int32_t *eplb_planner_candidates(const struct eplb_planner *planner);
+
+/** The gate's verdicts of the last run, [L]; publish is the update mask. All zero before a run. */
+EPLB_API const struct eplb_benefit *eplb_planner_benefits(const struct eplb_planner *planner);
+
+/** Makes a layer's candidate the active placement. layer is in [0, L). */
+EPLB_API void eplb_planner_commit_layer(struct eplb_planner *planner, int32_t layer);
+
+/** Drops a layer's candidate: it becomes a copy of the active placement. layer is in [0, L). */
+EPLB_API void eplb_planner_abort_layer(struct eplb_planner *planner, int32_t layer);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

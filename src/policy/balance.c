@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The eplb authors */
+#include "eplb/policy.h"
+
+#include "base/assert.h"
+#include "base/wide.h"
+#include "policy/copies.h"
+
+/**
+ * Shares are added in units of 1 / (720720 * 2^20): 720720 is the least common multiple of 1 to 16,
+ * so up to 16 replicas, and any power of two up to 2^24, divide without a rest.
+ */
+static const uint64_t UNIT = UINT64_C(720720) << 20;
+
+static double from_units(eplb_u128 units)
+{
+    return (double)(units / UNIT) + (double)(units % UNIT) / (double)UNIT;
+}
+
+static eplb_u128 share_of(int64_t load, int32_t replicas)
+{
+    EPLB_ASSERT(load >= 0 && replicas >= 1);
+    return (eplb_u128)(uint64_t)load * UNIT / (uint32_t)replicas;
+}
+
+static eplb_u128 peak_of(const struct eplb_shape *shape, const int32_t *expert_ids, const int64_t *load,
+                         const int32_t *replicas)
+{
+    eplb_u128 peak = 0;
+    for (int32_t rank = 0; rank < shape->ep_size; rank++) {
+        const int32_t *row = expert_ids + (size_t)rank * (size_t)shape->slots_per_rank;
+        eplb_u128 sum = 0;
+        for (int32_t slot = 0; slot < shape->slots_per_rank; slot++)
+            sum += share_of(load[row[slot]], replicas[row[slot]]);
+        peak = sum > peak ? sum : peak;
+    }
+    return peak;
+}
+
+/** Copying the heaviest replica, again and again, makes the largest one as small as it can be. */
+static eplb_u128 smallest_largest_replica(const struct eplb_shape *shape, const int64_t *load,
+                                          int32_t *replicas)
+{
+    eplb_choose_copies(shape, EPLB_COPY_LARGEST_REPLICA, load, replicas, NULL);
+    eplb_u128 largest = 0;
+    for (int32_t expert = 0; expert < shape->num_experts; expert++) {
+        eplb_u128 share = share_of(load[expert], replicas[expert]);
+        largest = share > largest ? share : largest;
+    }
+    return largest;
+}
+
+struct eplb_balance eplb_balance_of(const struct eplb_shape *shape, const int32_t *expert_ids,
+                                    const int64_t *load, int32_t *scratch)
+{
+    eplb_u128 total = 0;
+    for (int32_t expert = 0; expert < shape->num_experts; expert++)
+        total += (uint64_t)load[expert];
+    struct eplb_balance balance = {.mean = (double)total / shape->ep_size};
+
+    eplb_placement_replicas(shape, expert_ids, scratch);
+    balance.peak = from_units(peak_of(shape, expert_ids, load, scratch));
+    double replica = from_units(smallest_largest_replica(shape, load, scratch));
+    balance.lower_bound = replica > balance.mean ? replica : balance.mean;
+    return balance;
+}
+
+void eplb_split_evenly(const struct eplb_shape *shape, const int32_t *expert_ids, const int64_t *load,
+                       int32_t *scratch, int64_t *physical)
+{
+    eplb_placement_replicas(shape, expert_ids, scratch);
+    for (int32_t slot = 0; slot < shape->num_slots; slot++) {
+        EPLB_ASSERT(scratch[expert_ids[slot]] > 0);
+        physical[slot] = load[expert_ids[slot]] / scratch[expert_ids[slot]];
+    }
+    for (int32_t expert = 0; expert < shape->num_experts; expert++)
+        scratch[expert] = (int32_t)(load[expert] % scratch[expert]);
+    for (int32_t slot = 0; slot < shape->num_slots; slot++) {
+        int32_t *left = &scratch[expert_ids[slot]];
+        physical[slot] += *left > 0;
+        *left -= *left > 0;
+    }
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The eplb authors */
+#include "eplb/policy.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "policy/policies.h"
+
+/** Everything is one block: the planner itself first, so that freeing it frees all. */
+struct eplb_planner {
+    struct eplb_shape shape;
+    const struct eplb_policy_ops *ops;
+    const struct eplb_log_sink *log;
+    double threshold;
+    int32_t *layer_ids;            /* [L] */
+    int32_t *active;               /* [L][R][K] */
+    int32_t *candidates;           /* [L][R][K] */
+    struct eplb_benefit *benefits; /* [L] */
+    int32_t *replicas;             /* [E] the gate's scratch */
+    void *scratch;                 /* the policy's */
+};
+
+void eplb_planner_params_init(struct eplb_planner_params *params)
+{
+    *params = (struct eplb_planner_params){
+        .size = sizeof *params, .ops = &eplb_policy_balanced, .min_peak_load_improvement = 0.05};
+}
+
+static size_t layer_offset(const struct eplb_planner *planner, int32_t layer)
+{
+    EPLB_ASSERT(layer >= 0 && layer < planner->shape.num_layers);
+    return (size_t)layer * (size_t)planner->shape.num_slots;
+}
+
+static struct eplb_planner *layout(struct eplb_arena *arena, const struct eplb_planner_params *params)
+{
+    size_t layers = (size_t)params->shape.num_layers;
+    size_t table = layers * (size_t)params->shape.num_slots;
+    struct eplb_planner parts;
+    struct eplb_planner *planner = eplb_arena_take(arena, 1, sizeof *planner);
+    parts.layer_ids = eplb_arena_take(arena, layers, sizeof *parts.layer_ids);
+    parts.active = eplb_arena_take(arena, table, sizeof *parts.active);
+    parts.candidates = eplb_arena_take(arena, table, sizeof *parts.candidates);
+    parts.benefits = eplb_arena_take(arena, layers, sizeof *parts.benefits);
+    parts.replicas = eplb_arena_take(arena, (size_t)params->shape.num_experts, sizeof *parts.replicas);
+    parts.scratch = eplb_arena_take(arena, 1, params->ops->scratch_size(&params->shape));
+    if (planner == NULL)
+        return NULL;
+    parts.shape = params->shape;
+    parts.ops = params->ops;
+    parts.log = params->log;
+    parts.threshold = params->min_peak_load_improvement;
+    *planner = parts;
+    return planner;
+}
+
+static enum eplb_status check_params(const struct eplb_planner_params *params, struct eplb_error *error)
+{
+    const struct eplb_policy_ops *ops = params->ops;
+    if (params->size != sizeof *params)
+        EPLB_FAIL(EPLB_INVALID, "eplb_planner_params.size is %zu; this library's is %zu", params->size,
+                  sizeof *params);
+    if (ops == NULL || ops->size < sizeof *ops || ops->plan_layer == NULL || ops->scratch_size == NULL)
+        EPLB_FAIL(EPLB_INVALID,
+                  "the policy table is missing, too small, or lacks plan_layer or scratch_size");
+    if (!(params->min_peak_load_improvement >= 0 && params->min_peak_load_improvement <= 1))
+        EPLB_FAIL(EPLB_INVALID, "min_peak_load_improvement is %g; allowed is 0 to 1",
+                  params->min_peak_load_improvement);
+    struct eplb_shape again;
+    return eplb_shape_init(&again, params->shape.num_layers, params->shape.num_experts, params->shape.ep_size,
+                           params->shape.redundant_experts_num, error);
+}
+
+static enum eplb_status set_initial(struct eplb_planner *planner, const struct eplb_planner_params *params,
+                                    struct eplb_error *error)
+{
+    for (int32_t layer = 0; layer < planner->shape.num_layers; layer++) {
+        int32_t *active = planner->active + layer_offset(planner, layer);
+        planner->layer_ids[layer] = params->layer_ids == NULL ? layer : params->layer_ids[layer];
+        if (params->initial == NULL) {
+            eplb_placement_initial(&planner->shape, active);
+        } else {
+            struct eplb_error reason;
+            const int32_t *given = params->initial + layer_offset(planner, layer);
+            if (eplb_placement_check(&planner->shape, given, &reason) != EPLB_OK)
+                EPLB_FAIL(EPLB_INVALID, "initial table, layer %d: %s", planner->layer_ids[layer],
+                          reason.text);
+            memcpy(active, given, (size_t)planner->shape.num_slots * sizeof *active);
+        }
+        eplb_planner_abort_layer(planner, layer);
+    }
+    return EPLB_OK;
+}
+
+enum eplb_status eplb_planner_create(const struct eplb_planner_params *params, struct eplb_planner **planner,
+                                     struct eplb_error *error)
+{
+    EPLB_TRY(check_params(params, error));
+    struct eplb_arena arena;
+    eplb_arena_init(&arena, NULL, 0);
+    layout(&arena, params);
+    void *block = arena.overflow ? NULL : eplb_arena_block(arena.used);
+    if (block == NULL)
+        EPLB_FAIL(EPLB_NO_MEMORY, "no memory for a planner of %d layers with %d slots each",
+                  params->shape.num_layers, params->shape.num_slots);
+    eplb_arena_init(&arena, block, arena.used);
+    struct eplb_planner *created = layout(&arena, params);
+    EPLB_ASSERT(created != NULL && !arena.overflow);
+    enum eplb_status status = set_initial(created, params, error);
+    if (status != EPLB_OK) {
+        eplb_arena_free(block);
+        return status;
+    }
+    *planner = created;
+    return EPLB_OK;
+}
+
+void eplb_planner_destroy(struct eplb_planner *planner)
+{
+    eplb_arena_free(planner);
+}
+
+static enum eplb_status check_loads(const struct eplb_planner *planner, const int64_t *loads,
+                                    int32_t per_layer, const char *what, struct eplb_error *error)
+{
+    for (int32_t layer = 0; layer < planner->shape.num_layers; layer++)
+        for (int32_t i = 0; i < per_layer; i++) {
+            int64_t load = loads[(size_t)layer * (size_t)per_layer + (size_t)i];
+            if (load < 0 || load > EPLB_MAX_LOAD)
+                EPLB_FAIL(EPLB_INVALID, "layer %d: load of %s %d is %" PRId64 "; allowed is 0 to 2^62",
+                          planner->layer_ids[layer], what, i, load);
+        }
+    return EPLB_OK;
+}
+
+static const char *verdict_of(const struct eplb_benefit *benefit)
+{
+    if (benefit->publish)
+        return "publish";
+    if (benefit->current_peak <= 0)
+        return "keep: no load";
+    return benefit->sets_changed ? "keep: below threshold" : "keep: no change";
+}
+
+static void log_benefit(const struct eplb_planner *planner, int32_t layer)
+{
+    const struct eplb_benefit *benefit = &planner->benefits[layer];
+    EPLB_LOG(planner->log, PLACEMENT_BENEFIT, EPLB_VALUE_INT(planner->layer_ids[layer]),
+             EPLB_VALUE_TEXT(planner->ops->name), EPLB_VALUE_REAL(benefit->current_peak),
+             EPLB_VALUE_REAL(benefit->candidate_peak), EPLB_VALUE_REAL(benefit->improvement),
+             EPLB_VALUE_REAL(planner->threshold), EPLB_VALUE_TEXT(verdict_of(benefit)));
+}
+
+static int has_load(const int64_t *load, int32_t num_experts)
+{
+    for (int32_t expert = 0; expert < num_experts; expert++)
+        if (load[expert] > 0)
+            return 1;
+    return 0;
+}
+
+static enum eplb_status propose(struct eplb_planner *planner, int32_t layer, const int64_t *load,
+                                struct eplb_error *error)
+{
+    const int32_t *active = planner->active + layer_offset(planner, layer);
+    int32_t *candidate = planner->candidates + layer_offset(planner, layer);
+    struct eplb_error reason = {0};
+    enum eplb_status status =
+        planner->ops->plan_layer(&planner->shape, load, active, planner->scratch, candidate, &reason);
+    if (status == EPLB_OK)
+        status = eplb_placement_check(&planner->shape, candidate, &reason);
+    if (status == EPLB_OK)
+        return EPLB_OK;
+    eplb_planner_abort_layer(planner, layer);
+    EPLB_FAIL(status, "policy %s, layer %d: %s", planner->ops->name, planner->layer_ids[layer],
+              reason.text[0] == '\0' ? eplb_status_text(status) : reason.text);
+}
+
+static enum eplb_status plan(struct eplb_planner *planner, int32_t layer, const int64_t *logical,
+                             const int64_t *physical, struct eplb_error *error)
+{
+    enum eplb_status status = EPLB_OK;
+    eplb_planner_abort_layer(planner, layer);
+    if (has_load(logical, planner->shape.num_experts))
+        status = propose(planner, layer, logical, error);
+    size_t row = layer_offset(planner, layer);
+    planner->benefits[layer] = eplb_gate(&planner->shape, planner->active + row, planner->candidates + row,
+                                         logical, physical, planner->threshold, planner->replicas);
+    log_benefit(planner, layer);
+    return status;
+}
+
+enum eplb_status eplb_planner_rebalance(struct eplb_planner *planner, const int64_t *logical,
+                                        const int64_t *physical, struct eplb_error *error)
+{
+    const struct eplb_shape *shape = &planner->shape;
+    if (logical != NULL) {
+        EPLB_TRY(check_loads(planner, logical, shape->num_experts, "expert", error));
+        EPLB_TRY(check_loads(planner, physical, shape->num_slots, "slot", error));
+    }
+    enum eplb_status first_failure = EPLB_OK;
+    for (int32_t layer = 0; layer < shape->num_layers; layer++) {
+        if (logical == NULL) {
+            eplb_planner_abort_layer(planner, layer);
+            planner->benefits[layer] = (struct eplb_benefit){0};
+            continue;
+        }
+        enum eplb_status status =
+            plan(planner, layer, logical + (size_t)layer * (size_t)shape->num_experts,
+                 physical + layer_offset(planner, layer), first_failure == EPLB_OK ? error : NULL);
+        if (first_failure == EPLB_OK)
+            first_failure = status;
+    }
+    return first_failure;
+}
+
+const int32_t *eplb_planner_active(const struct eplb_planner *planner)
+{
+    return planner->active;
+}
+
+const int32_t *eplb_planner_candidates(const struct eplb_planner *planner)
+{
+    return planner->candidates;
+}
+
+const struct eplb_benefit *eplb_planner_benefits(const struct eplb_planner *planner)
+{
+    return planner->benefits;
+}
+
+static void copy_layer(const struct eplb_planner *planner, int32_t layer, const int32_t *from, int32_t *to)
+{
+    size_t row = layer_offset(planner, layer);
+    memcpy(to + row, from + row, (size_t)planner->shape.num_slots * sizeof *to);
+}
+
+void eplb_planner_commit_layer(struct eplb_planner *planner, int32_t layer)
+{
+    copy_layer(planner, layer, planner->candidates, planner->active);
+}
+
+void eplb_planner_abort_layer(struct eplb_planner *planner, int32_t layer)
+{
+    copy_layer(planner, layer, planner->active, planner->candidates);
+}
