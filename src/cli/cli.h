@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The eplb authors */
+/**
+ * The `eplb` command: what its subcommands share. Data goes to standard output, everything said
+ * to a person goes to standard error.
+ */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include <stdio.h>
+
+#include "config/pages.h"
+#include "eplb/log.h"
+#include "eplb/status.h"
+
+/** One subcommand. run gets the arguments after its name and returns the exit code. */
+struct eplb_subcommand {
+    const char *name;
+    const struct eplb_command_doc *doc;
+    int (*run)(int argc, char **argv);
+};
+
+extern const struct eplb_subcommand eplb_subcommand_plan;
+
+/** Says an error on standard error; returns the exit code of its status. */
+int eplb_cli_fail(const struct eplb_error *error);
+
+/** Says a warning on standard error. */
+void eplb_cli_warn(const char *format, ...) EPLB_PRINTF(1, 2);
+
+/** Says something useful on standard error. */
+void eplb_cli_note(const char *format, ...) EPLB_PRINTF(1, 2);
+
+/** The sink that writes log lines to standard error. */
+const struct eplb_log_sink *eplb_cli_log(void);
+
+/** The sink of generated pages: a FILE. */
+struct eplb_text_sink eplb_cli_pages(FILE *file);
+
+/** Flushes standard output; EPLB_IO with the reason when something could not be written. */
+enum eplb_status eplb_cli_flush(struct eplb_error *error);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The eplb authors */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/error.h"
+
+int eplb_cli_fail(const struct eplb_error *error)
+{
+    fprintf(stderr, "eplb: %s\n", error->text);
+    return eplb_status_exit_code(error->status);
+}
+
+static void say(const char *kind, const char *format, va_list arguments)
+{
+    fputs(kind, stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+}
+
+void eplb_cli_warn(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    say("eplb: warning: ", format, arguments);
+    va_end(arguments);
+}
+
+void eplb_cli_note(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    say("eplb: ", format, arguments);
+    va_end(arguments);
+}
+
+static void write_line(void *context, const struct eplb_log_record *record)
+{
+    (void)context;
+    char line[2048];
+    eplb_log_format(record, line, sizeof line);
+    fprintf(stderr, "%s\n", line);
+}
+
+const struct eplb_log_sink *eplb_cli_log(void)
+{
+    static const struct eplb_log_sink sink = {.size = sizeof sink, .write = write_line};
+    return &sink;
+}
+
+static void put_to_file(void *context, const char *text, size_t length)
+{
+    fwrite(text, 1, length, context);
+}
+
+struct eplb_text_sink eplb_cli_pages(FILE *file)
+{
+    return (struct eplb_text_sink){.context = file, .put = put_to_file};
+}
+
+enum eplb_status eplb_cli_flush(struct eplb_error *error)
+{
+    if (fflush(stdout) != 0 || ferror(stdout))
+        EPLB_FAIL(EPLB_IO, "standard output: cannot write: %s", strerror(errno));
+    return EPLB_OK;
+}

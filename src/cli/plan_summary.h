@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The eplb authors */
+/**
+ * What a plan brings, told to a person.
+ */
+#ifndef CLI_PLAN_SUMMARY_H
+#define CLI_PLAN_SUMMARY_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "eplb/policy.h"
+
+/** A finished plan. All tables are [num_layers][ep_size][slots_per_rank]. */
+struct eplb_plan_view {
+    struct eplb_shape shape;
+    const char *policy;
+    double threshold;
+    const int32_t *layer_ids;            /* [num_layers] */
+    const int64_t *load;                 /* [num_layers][num_experts] */
+    const int32_t *before;               /* what is active now */
+    const int32_t *after;                /* what is written */
+    const struct eplb_benefit *benefits; /* [num_layers] */
+};
+
+/** Writes the summary; EPLB_NO_MEMORY when it cannot. */
+enum eplb_status eplb_plan_summary(FILE *file, const struct eplb_plan_view *plan, struct eplb_error *error);
+
+#endif
