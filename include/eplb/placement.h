@@ -35,6 +35,8 @@ extern "C" {
 #define EPLB_MAX_LAYERS 65536
 /** Largest number of slots of one layer over all ranks. */
 #define EPLB_MAX_SLOTS 16777216
+/** Largest load of one expert or slot, in tokens: 2^62. */
+#define EPLB_MAX_LOAD (INT64_C(1) << 62)
 
 /** The sizes that everything else is measured in. Fill it with eplb_shape_init only. */
 struct eplb_shape {

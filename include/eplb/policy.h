@@ -22,9 +22,6 @@
 extern "C" {
 #endif
 
-/** Largest load of one expert or slot: 2^62. */
-#define EPLB_MAX_LOAD (INT64_C(1) << 62)
-
 /**
  * A layout algorithm. The built-in ones are found by name with eplb_policy_find; a host may pass
  * its own in eplb_planner_params. The table is constant and outlives every planner that uses it.

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The eplb authors */
+/**
+ * The inside of struct eplb_aggregator, shared by aggregator.c (tables, windows) and sample.c (add).
+ *
+ * L, E, R, K: num_layers, num_experts, ep_size, slots_per_rank; P = R * K.
+ *
+ * Windows are numbered from 0. Window n has its logical load at logical[n mod 17] and its physical
+ * load at physical[n mod 2]. With the open window n, the other 16 logical places are the history, so
+ * closing a window copies no load, and nothing that is closed is written before the next close.
+ */
+#ifndef LOAD_AGGREGATOR_H
+#define LOAD_AGGREGATOR_H
+
+#include "base/wide.h"
+#include "eplb/load.h"
+
+enum { LOGICAL_PLACES = EPLB_HISTORY_WINDOWS + 1, PHYSICAL_PLACES = 2 };
+
+struct eplb_aggregator {
+    struct eplb_shape shape;
+    int32_t num_older; /* tables kept per layer beside the active one: overlap + 1 */
+    const struct eplb_log_sink *sink;
+    struct eplb_sample_counters counters;
+    uint64_t num_closed; /* the open window's number */
+    struct eplb_window open;
+    struct eplb_window closed;
+
+    uint64_t *generations;              /* [L] active */
+    uint64_t *first_generations;        /* [L] at create: nothing older was ever known */
+    uint64_t *closed_generations;       /* [L] */
+    int32_t *active;                    /* [L][P] */
+    int32_t *closed_table;              /* [L][P] */
+    int32_t *older;                     /* [L][num_older][P]: generation g at g mod num_older */
+    int64_t *logical[LOGICAL_PLACES];   /* [L][E] each */
+    int64_t *physical[PHYSICAL_PLACES]; /* [L][P] each */
+    eplb_u128 *totals;                  /* [L] sums of the open logical load: no entry is larger */
+    uint8_t *rank_had_rows;             /* [R] in the open window */
+
+    /* Of the sample that is being added. */
+    int64_t *counts;               /* [L][P] */
+    eplb_u128 *sample_totals;      /* [L] sums of counts */
+    uint8_t *sample_rank_has_rows; /* [R] */
+    int64_t *row;                  /* [E] */
+};
+
+/** [E] of one layer in the open window. */
+int64_t *eplb_aggregator_logical_row(const struct eplb_aggregator *aggregator, int32_t layer);
+
+/** [P] of one layer in the open window. */
+int64_t *eplb_aggregator_physical_row(const struct eplb_aggregator *aggregator, int32_t layer);
+
+/** The table [P] of a layer's generation; NULL when it is not kept or not there yet. */
+const int32_t *eplb_aggregator_table(const struct eplb_aggregator *aggregator, int32_t layer,
+                                     uint64_t generation);
+
+#endif

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The eplb authors */
+/*
+ * Adding a sample. Everything is decided before anything is written: the sizes and generations,
+ * then the prefixes, which are read once and decoded to counts, then the room in the window.
+ */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "load/aggregator.h"
+#include "load/prefix.h"
+
+static enum eplb_status check_report(const struct eplb_shape *shape, const struct eplb_rank_report *report,
+                                     int32_t rank, struct eplb_error *error)
+{
+    if (report->num_layers != shape->num_layers)
+        EPLB_FAIL(EPLB_REFUSED, "sample refused: rank %d reports %d layers, not %d", rank, report->num_layers,
+                  shape->num_layers);
+    if (report->slots_per_rank != shape->slots_per_rank)
+        EPLB_FAIL(EPLB_REFUSED, "sample refused: rank %d reports %d slots in every layer, not %d", rank,
+                  report->slots_per_rank, shape->slots_per_rank);
+    if (report->generations == NULL)
+        EPLB_FAIL(EPLB_REFUSED, "sample refused: rank %d reports no generation of any layer", rank);
+    return EPLB_OK;
+}
+
+static enum eplb_status check_generations(const struct eplb_sample *sample, int32_t first, int32_t rank,
+                                          int32_t num_layers, struct eplb_error *error)
+{
+    const uint64_t *expected = sample->ranks[first].generations;
+    const uint64_t *actual = sample->ranks[rank].generations;
+    if (memcmp(expected, actual, (size_t)num_layers * sizeof *actual) == 0)
+        return EPLB_OK;
+    int32_t l = 0;
+    while (expected[l] == actual[l])
+        l++;
+    EPLB_ASSERT(l < num_layers);
+    EPLB_FAIL(EPLB_INCONSISTENT,
+              "layer %d: rank %d ran the forward under generation %llu, rank %d under generation %llu", l,
+              first, (unsigned long long)expected[l], rank, (unsigned long long)actual[l]);
+}
+
+static int is_whole(const struct eplb_sample *sample)
+{
+    for (int32_t r = 0; r < sample->num_ranks; r++)
+        if (sample->ranks[r].prefix == NULL)
+            return 0;
+    return 1;
+}
+
+/* Checks sizes and generations of the ranks whose output is there. */
+static enum eplb_status check_reports(const struct eplb_shape *shape, const struct eplb_sample *sample,
+                                      struct eplb_error *error)
+{
+    if (sample->num_ranks != shape->ep_size)
+        EPLB_FAIL(EPLB_REFUSED, "sample refused: %d ranks report, not %d", sample->num_ranks, shape->ep_size);
+    for (int32_t r = 0; r < shape->ep_size; r++)
+        if (sample->ranks[r].prefix != NULL)
+            EPLB_TRY(check_report(shape, &sample->ranks[r], r, error));
+    int32_t first = 0;
+    while (first < shape->ep_size && sample->ranks[first].prefix == NULL)
+        first++;
+    for (int32_t r = first + 1; r < shape->ep_size; r++)
+        if (sample->ranks[r].prefix != NULL)
+            EPLB_TRY(check_generations(sample, first, r, shape->num_layers, error));
+    return EPLB_OK;
+}
+
+static enum eplb_status refuse_prefix(const struct eplb_shape *shape, const int64_t *prefix, int32_t rank,
+                                      struct eplb_error *error)
+{
+    size_t n = (size_t)shape->slots_per_rank;
+    int32_t l = 0;
+    size_t slot;
+    while ((slot = eplb_prefix_first_fall(prefix, n)) == n) {
+        prefix += n;
+        l++;
+        EPLB_ASSERT(l < shape->num_layers);
+    }
+    EPLB_FAIL(EPLB_REFUSED,
+              "sample refused: rank %d, layer %d, slot %zu: prefix sum %lld is below %lld, the sum before it",
+              rank, l, slot, (long long)prefix[slot], (long long)(slot == 0 ? 0 : prefix[slot - 1]));
+}
+
+/* Decodes all reports to counts and sample_totals. */
+static enum eplb_status decode(struct eplb_aggregator *aggregator, const struct eplb_sample *sample,
+                               struct eplb_error *error)
+{
+    const struct eplb_shape *shape = &aggregator->shape;
+    size_t n = (size_t)shape->slots_per_rank;
+    memset(aggregator->sample_totals, 0, (size_t)shape->num_layers * sizeof *aggregator->sample_totals);
+    for (int32_t r = 0; r < shape->ep_size; r++) {
+        const int64_t *prefix = sample->ranks[r].prefix;
+        int64_t *counts = aggregator->counts + (size_t)r * n;
+        int64_t sign = 0;
+        int64_t any = 0;
+        for (int32_t l = 0; l < shape->num_layers; l++) {
+            sign |= eplb_prefix_differences(prefix, n, counts);
+            any |= prefix[n - 1];
+            aggregator->sample_totals[l] += (uint64_t)prefix[n - 1];
+            prefix += n;
+            counts += shape->num_slots;
+        }
+        if (sign < 0)
+            return refuse_prefix(shape, sample->ranks[r].prefix, r, error);
+        EPLB_ASSERT(any >= 0);
+        aggregator->sample_rank_has_rows[r] = any != 0;
+    }
+    return EPLB_OK;
+}
+
+/* Whether each logical entry of a layer has room for its counts; exact, and slower than the bound. */
+static enum eplb_status check_entries(struct eplb_aggregator *aggregator, int32_t layer, const int32_t *table,
+                                      struct eplb_error *error)
+{
+    const struct eplb_shape *shape = &aggregator->shape;
+    EPLB_ASSERT(table != NULL && layer >= 0 && layer < shape->num_layers);
+    const int64_t *counts = aggregator->counts + (size_t)layer * (size_t)shape->num_slots;
+    int64_t *row = aggregator->row;
+    memcpy(row, eplb_aggregator_logical_row(aggregator, layer), (size_t)shape->num_experts * sizeof *row);
+    for (int32_t p = 0; p < shape->num_slots; p++) {
+        int32_t expert = table[p];
+        EPLB_ASSERT(counts[p] >= 0 && row[expert] <= EPLB_MAX_LOAD);
+        if (counts[p] > EPLB_MAX_LOAD - row[expert])
+            EPLB_FAIL(EPLB_REFUSED,
+                      "sample refused: rank %d, layer %d, slot %d: %lld rows would carry the window's load "
+                      "of expert %d from %lld past 2^62",
+                      p / shape->slots_per_rank, layer, p % shape->slots_per_rank, (long long)counts[p],
+                      expert, (long long)row[expert]);
+        row[expert] += counts[p];
+    }
+    return EPLB_OK;
+}
+
+/*
+ * Only the logical load needs the check: in the open window a slot's physical load is part of the
+ * logical load of its expert. And no entry passes a limit that the whole layer stays below.
+ */
+static enum eplb_status check_room(struct eplb_aggregator *aggregator, const uint64_t *generations,
+                                   struct eplb_error *error)
+{
+    for (int32_t l = 0; l < aggregator->shape.num_layers; l++) {
+        if (aggregator->totals[l] + aggregator->sample_totals[l] <= (eplb_u128)EPLB_MAX_LOAD)
+            continue;
+        const int32_t *table = eplb_aggregator_table(aggregator, l, generations[l]);
+        if (table != NULL)
+            EPLB_TRY(check_entries(aggregator, l, table, error));
+    }
+    return EPLB_OK;
+}
+
+static void add_logical(int64_t *restrict logical, const int32_t *restrict table,
+                        const int64_t *restrict counts, size_t num_slots)
+{
+    for (size_t p = 0; p < num_slots; p++)
+        logical[table[p]] += counts[p];
+}
+
+static void add_physical(int64_t *restrict physical, const int64_t *restrict counts, size_t num_slots)
+{
+    for (size_t p = 0; p < num_slots; p++)
+        physical[p] += counts[p];
+}
+
+/* Returns the rows added to the logical load. */
+static eplb_u128 apply(struct eplb_aggregator *aggregator, const uint64_t *generations)
+{
+    size_t slots = (size_t)aggregator->shape.num_slots;
+    eplb_u128 added = 0;
+    for (int32_t l = 0; l < aggregator->shape.num_layers; l++) {
+        const int32_t *table = eplb_aggregator_table(aggregator, l, generations[l]);
+        const int64_t *counts = aggregator->counts + (size_t)l * slots;
+        if (table == NULL)
+            continue;
+        add_logical(eplb_aggregator_logical_row(aggregator, l), table, counts, slots);
+        if (generations[l] == aggregator->generations[l])
+            add_physical(eplb_aggregator_physical_row(aggregator, l), counts, slots);
+        EPLB_ASSERT(generations[l] <= aggregator->generations[l]);
+        aggregator->totals[l] += aggregator->sample_totals[l];
+        added += aggregator->sample_totals[l];
+    }
+    for (int32_t r = 0; r < aggregator->shape.ep_size; r++)
+        aggregator->rank_had_rows[r] |= aggregator->sample_rank_has_rows[r];
+    return added;
+}
+
+static enum eplb_status add(struct eplb_aggregator *aggregator, const struct eplb_sample *sample,
+                            struct eplb_sample_result *result, struct eplb_error *error)
+{
+    EPLB_TRY(check_reports(&aggregator->shape, sample, error));
+    if (!is_whole(sample)) {
+        aggregator->counters.lacking++;
+        *result = (struct eplb_sample_result){.taken = 0};
+        return EPLB_OK;
+    }
+    const uint64_t *generations = sample->ranks[0].generations;
+    EPLB_TRY(decode(aggregator, sample, error));
+    EPLB_TRY(check_room(aggregator, generations, error));
+    eplb_u128 added = apply(aggregator, generations);
+    aggregator->counters.taken++;
+    aggregator->open.num_samples++;
+    result->taken = 1;
+    result->counted_rows = added > INT64_MAX ? INT64_MAX : (int64_t)added;
+    return EPLB_OK;
+}
+
+enum eplb_status eplb_aggregator_add(struct eplb_aggregator *aggregator, const struct eplb_sample *sample,
+                                     struct eplb_sample_result *result, struct eplb_error *error)
+{
+    struct eplb_error reason;
+    enum eplb_status status = add(aggregator, sample, result, &reason);
+    if (status == EPLB_OK)
+        return EPLB_OK;
+    EPLB_ASSERT(status == EPLB_REFUSED || status == EPLB_INCONSISTENT);
+    if (status == EPLB_REFUSED) {
+        aggregator->counters.refused++;
+        EPLB_LOG(aggregator->sink, WARNING, EPLB_VALUE_TEXT(reason.text));
+    }
+    return eplb_fail(error, status, "%s", reason.text);
+}
