@@ -8,7 +8,8 @@ target_compile_options(eplb_flags INTERFACE
   -Wwrite-strings -Wpointer-arith -Wcast-qual -Wformat=2 -Werror
   -fvisibility=hidden -fno-strict-overflow -ffp-contract=off -fno-common)
 if(EPLB_SANITIZE)
-  target_compile_options(eplb_flags INTERFACE -fsanitize=${EPLB_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_options(eplb_flags INTERFACE
+    -fsanitize=${EPLB_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(eplb_flags INTERFACE -fsanitize=${EPLB_SANITIZE})
 endif()
 if(EPLB_TEST_BUILD)

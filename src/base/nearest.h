@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The eplb authors */
 /**
- * The nearest known word, for messages about misspelt names.
+ * Names that people type: compared without case, and the nearest known one for a misspelt one.
  */
 #ifndef BASE_NEAREST_H
 #define BASE_NEAREST_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+/** Whether two words are the same but for the case of ASCII letters, in every locale. */
+bool eplb_same_word(const char *a, const char *b);
 
 /** Edit distance (insert, delete, replace, swap of neighbours), ignoring case; words are cut at 63
  * characters. */

@@ -8,7 +8,8 @@
 
 /**
  * Shares are added in units of 1 / (720720 * 2^20): 720720 is the least common multiple of 1 to 16,
- * so up to 16 replicas, and any power of two up to 2^24, divide without a rest.
+ * so up to 16 replicas, and any power of two up to 2^24, divide without a rest. Other shares are
+ * rounded up, so that no peak comes out below the mean.
  */
 static const uint64_t UNIT = UINT64_C(720720) << 20;
 
@@ -20,7 +21,7 @@ static double from_units(eplb_u128 units)
 static eplb_u128 share_of(int64_t load, int32_t replicas)
 {
     EPLB_ASSERT(load >= 0 && replicas >= 1);
-    return (eplb_u128)(uint64_t)load * UNIT / (uint32_t)replicas;
+    return ((eplb_u128)(uint64_t)load * UNIT + (uint32_t)(replicas - 1)) / (uint32_t)replicas;
 }
 
 static eplb_u128 peak_of(const struct eplb_shape *shape, const int32_t *expert_ids, const int64_t *load,

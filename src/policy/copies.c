@@ -40,6 +40,7 @@ void eplb_choose_copies(const struct eplb_shape *shape, enum eplb_copy_rule rule
         /* slots_per_rank <= num_experts, so the slots never outnumber ep_size replicas of each. */
         EPLB_ASSERT(expert >= 0);
         replicas[expert]++;
+        EPLB_ASSERT(replicas[expert] <= shape->ep_size);
         if (chosen != NULL)
             chosen[copy] = expert;
     }

@@ -8,6 +8,7 @@ void eplb_cyclic_place(const struct eplb_shape *shape, const int64_t *load, cons
                        struct eplb_share *scratch, int32_t *expert_ids)
 {
     size_t num_experts = (size_t)shape->num_experts;
+    EPLB_ASSERT(shape->slots_per_rank <= shape->num_experts);
     for (size_t expert = 0; expert < num_experts; expert++)
         scratch[expert] = (struct eplb_share){load[expert], replicas[expert], (int32_t)expert};
     eplb_share_sort(scratch, num_experts, scratch + num_experts);

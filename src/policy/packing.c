@@ -32,6 +32,7 @@ static bool holds(const int32_t *row, int32_t used, int32_t expert)
 bool eplb_packing_add(struct eplb_packing *packing, int32_t expert, eplb_u128 load)
 {
     EPLB_ASSERT(packing->expert_ids != NULL);
+    EPLB_ASSERT(expert >= 0 && expert < packing->shape->num_experts);
     int32_t slots_per_rank = packing->shape->slots_per_rank;
     int32_t best = -1;
     for (int32_t rank = 0; rank < packing->shape->ep_size; rank++) {

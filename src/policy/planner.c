@@ -170,6 +170,7 @@ static enum eplb_status propose(struct eplb_planner *planner, int32_t layer, con
     const int32_t *active = planner->active + layer_offset(planner, layer);
     int32_t *candidate = planner->candidates + layer_offset(planner, layer);
     struct eplb_error reason = {0};
+    EPLB_ASSERT(active != candidate);
     enum eplb_status status =
         planner->ops->plan_layer(&planner->shape, load, active, planner->scratch, candidate, &reason);
     if (status == EPLB_OK)

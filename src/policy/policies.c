@@ -2,8 +2,6 @@
 /* Copyright The eplb authors */
 #include "policy/policies.h"
 
-#include <strings.h>
-
 #include "base/assert.h"
 #include "base/nearest.h"
 
@@ -25,7 +23,7 @@ struct eplb_policy_choice eplb_policy_find(const char *kind)
     const char *names[NUM_POLICIES];
     for (size_t i = 0; i < NUM_POLICIES; i++) {
         EPLB_ASSERT(policies[i].ops->size == sizeof(struct eplb_policy_ops));
-        if (strcasecmp(kind, policies[i].name) == 0)
+        if (eplb_same_word(kind, policies[i].name))
             return (struct eplb_policy_choice){.ops = policies[i].ops, .known = 1};
         names[i] = policies[i].name;
     }

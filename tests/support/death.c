@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,6 +27,21 @@ static _Noreturn void be_child(void (*run)(void *argument), void *argument, int 
     _exit(0);
 }
 
+/* Reads to the end even when the text is full, so that the child never dies of a closed pipe. */
+static void drain(int input, char *text, size_t capacity)
+{
+    char chunk[512];
+    size_t length = 0;
+    ssize_t got;
+    while ((got = read(input, chunk, sizeof chunk)) > 0) {
+        size_t room = capacity - 1 - length;
+        size_t kept = (size_t)got < room ? (size_t)got : room;
+        memcpy(text + length, chunk, kept);
+        length += kept;
+    }
+    text[length] = '\0';
+}
+
 int death_of(void (*run)(void *argument), void *argument, char *errors, size_t capacity)
 {
     int ends[2];
@@ -38,11 +54,7 @@ int death_of(void (*run)(void *argument), void *argument, char *errors, size_t c
     if (child == 0)
         be_child(run, argument, ends[1]);
     close(ends[1]);
-    size_t length = 0;
-    ssize_t got;
-    while (length + 1 < capacity && (got = read(ends[0], errors + length, capacity - 1 - length)) > 0)
-        length += (size_t)got;
-    errors[length] = '\0';
+    drain(ends[0], errors, capacity);
     close(ends[0]);
     int status;
     if (waitpid(child, &status, 0) != child)

@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The eplb authors */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "comma_locale.h"
+#include "config/option.h"
+#include "eplb/options.h"
+
+static const struct eplb_source by_default = {EPLB_SOURCE_DEFAULT, NULL};
+static const struct eplb_source by_flag = {EPLB_SOURCE_FLAG, NULL};
+static const struct eplb_source by_file = {EPLB_SOURCE_FILE, "conf.json"};
+
+static struct eplb_options defaults(void)
+{
+    struct eplb_options options;
+    assert_int_equal(eplb_options_init(&options, sizeof options, NULL), EPLB_OK);
+    return options;
+}
+
+static void must_set(struct eplb_options *options, const char *name, const char *value,
+                     struct eplb_source source)
+{
+    struct eplb_error error = {0};
+    if (eplb_options_set(options, name, value, source, &error) != EPLB_OK)
+        fail_msg("%s=%s: %s", name, value, error.text);
+}
+
+/** Compares a refusal's status and sentence. */
+#define EXPECT_REFUSED(call, expected_status, sentence)  \
+    do {                                                 \
+        struct eplb_error error = {0};                   \
+        assert_int_equal(call, expected_status);         \
+        assert_int_equal(error.status, expected_status); \
+        assert_string_equal(error.text, sentence);       \
+    } while (0)
+
+static void defaults_are_the_documented_ones(void **state)
+{
+    (void)state;
+    struct eplb_options options = defaults();
+    assert_int_equal(options.size, sizeof options);
+    assert_false(options.enable_eplb);
+    assert_int_equal(options.redundant_experts_num, 1);
+    assert_int_equal(options.eplb_update_interval, 1000);
+    assert_true(options.eplb_min_peak_load_improvement == 0.05);
+    assert_string_equal(options.eplb_policy_kind, "balanced");
+    assert_false(options.eplb_use_decode_only_load);
+    assert_int_equal(options.eplb_prepare_timeout_seconds, 30);
+    assert_int_equal(options.expert_parallel_degree, 0);
+    assert_int_equal(options.enable_fused_mc2, -1);
+    assert_int_equal(options.ep_size, 1);
+    for (int i = 0; i < EPLB_NUM_ENGINE_OPTIONS; i++)
+        assert_false(eplb_options_was_given(&options, eplb_option_row(i)->name));
+}
+
+static void a_host_of_another_version_is_refused(void **state)
+{
+    (void)state;
+    struct eplb_options options = {.size = 42};
+    struct eplb_error error = {0};
+    assert_int_equal(eplb_options_init(&options, sizeof options - 8, &error), EPLB_UNSUPPORTED);
+    assert_int_equal(error.status, EPLB_UNSUPPORTED);
+    assert_int_equal(options.size, 42);
+}
+
+static void every_option_is_set_in_its_own_field(void **state)
+{
+    (void)state;
+    struct eplb_options options = defaults();
+    must_set(&options, "enable_eplb", "true", by_flag);
+    must_set(&options, "redundant_experts_num", "2", by_flag);
+    must_set(&options, "eplb_update_interval", "300", by_flag);
+    must_set(&options, "eplb_min_peak_load_improvement", "0.25", by_flag);
+    must_set(&options, "eplb_policy_kind", "Greedy", by_flag);
+    must_set(&options, "eplb_use_decode_only_load", "yes", by_flag);
+    must_set(&options, "eplb_prepare_timeout_seconds", "7", by_flag);
+    must_set(&options, "expert_parallel_degree", "2", by_flag);
+    must_set(&options, "enable_fused_mc2", "0", by_flag);
+    must_set(&options, "ep_size", "16", by_flag);
+    assert_true(options.enable_eplb);
+    assert_int_equal(options.redundant_experts_num, 2);
+    assert_int_equal(options.eplb_update_interval, 300);
+    assert_true(options.eplb_min_peak_load_improvement == 0.25);
+    assert_string_equal(options.eplb_policy_kind, "Greedy");
+    assert_true(options.eplb_use_decode_only_load);
+    assert_int_equal(options.eplb_prepare_timeout_seconds, 7);
+    assert_int_equal(options.expert_parallel_degree, 2);
+    assert_int_equal(options.enable_fused_mc2, 0);
+    assert_int_equal(options.ep_size, 16);
+}
+
+static void a_flag_wins_over_the_file_in_any_order(void **state)
+{
+    (void)state;
+    for (int flag_first = 0; flag_first < 2; flag_first++) {
+        struct eplb_options options = defaults();
+        if (flag_first)
+            must_set(&options, "eplb_update_interval", "20", by_flag);
+        assert_int_equal(eplb_options_set_int(&options, "eplb_update_interval", 300, by_file, NULL), EPLB_OK);
+        assert_int_equal(eplb_options_set_int(&options, "redundant_experts_num", 2, by_file, NULL), EPLB_OK);
+        if (!flag_first)
+            must_set(&options, "eplb_update_interval", "20", by_flag);
+        assert_int_equal(options.eplb_update_interval, 20);
+        assert_int_equal(options.redundant_experts_num, 2);
+        assert_int_equal(eplb_options_source(&options, "eplb_update_interval").kind, EPLB_SOURCE_FLAG);
+        assert_int_equal(eplb_options_source(&options, "redundant_experts_num").kind, EPLB_SOURCE_FILE);
+        assert_string_equal(eplb_options_source(&options, "redundant_experts_num").file, "conf.json");
+    }
+}
+
+static void the_default_given_counts_as_given(void **state)
+{
+    (void)state;
+    struct eplb_options options = defaults();
+    must_set(&options, "eplb_update_interval", "1000", by_flag);
+    assert_true(eplb_options_was_given(&options, "eplb_update_interval"));
+    assert_false(eplb_options_was_given(&options, "ep_size"));
+    assert_false(eplb_options_was_given(&options, "no_such_option"));
+    assert_false(eplb_options_was_given(&options, "load"));
+    assert_int_equal(eplb_options_set_int(&options, "eplb_update_interval", 300, by_file, NULL), EPLB_OK);
+    assert_int_equal(options.eplb_update_interval, 1000);
+}
+
+static void a_host_changes_a_default(void **state)
+{
+    (void)state;
+    struct eplb_options options = defaults();
+    must_set(&options, "ep_size", "8", by_default);
+    assert_int_equal(options.ep_size, 8);
+    assert_false(eplb_options_was_given(&options, "ep_size"));
+    must_set(&options, "ep_size", "4", by_file);
+    must_set(&options, "ep_size", "2", by_default);
+    assert_int_equal(options.ep_size, 4);
+}
+
+static void a_value_that_loses_is_still_checked(void **state)
+{
+    (void)state;
+    struct eplb_options options = defaults();
+    must_set(&options, "ep_size", "4", by_flag);
+    EXPECT_REFUSED(eplb_options_set_int(&options, "ep_size", 0, by_file, &error), EPLB_INVALID,
+                   "option ep_size takes an integer in [1, 2147483647], not 0 (file conf.json)");
+    assert_int_equal(options.ep_size, 4);
+}
+
+static void check_thresholds(void)
+{
+    static const struct {
+        const char *text;
+        double value;
+    } good[] = {{"0", 0}, {"-0.0", 0}, {"0.05", 0.05}, {"5e-2", 0.05}, {"1", 1}, {"1.0", 1}};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        struct eplb_options options = defaults();
+        must_set(&options, "eplb_min_peak_load_improvement", good[i].text, by_flag);
+        assert_true(options.eplb_min_peak_load_improvement == good[i].value);
+        assert_false(signbit(options.eplb_min_peak_load_improvement));
+    }
+    static const char *const bad[] = {"nan",   "NaN",   "inf",   "-inf",   "1e400",  "1.0000001",
+                                      "",      " 0.05", "0.05x", "0x1p-4", "1e-400", "-0.1",
+                                      "+0.05", "0,05",  "0.05 ", "-1e-300"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct eplb_options options = defaults();
+        char sentence[128];
+        snprintf(sentence, sizeof sentence,
+                 "option eplb_min_peak_load_improvement takes a number in [0, 1], not \"%s\" (flag)", bad[i]);
+        EXPECT_REFUSED(eplb_options_set(&options, "eplb_min_peak_load_improvement", bad[i], by_flag, &error),
+                       EPLB_INVALID, sentence);
+        assert_true(options.eplb_min_peak_load_improvement == 0.05);
+        assert_false(eplb_options_was_given(&options, "eplb_min_peak_load_improvement"));
+    }
+}
+
+static void thresholds_are_finite_numbers_from_0_to_1(void **state)
+{
+    (void)state;
+    check_thresholds();
+}
+
+static void thresholds_do_not_depend_on_the_locale(void **state)
+{
+    (void)state;
+    if (!comma_locale_begin())
+        skip();
+    check_thresholds();
+    comma_locale_end();
+}
+
+static void bools_take_the_words_of_gflags(void **state)
+{
+    (void)state;
+    static const char *const words[][5] = {{"false", "0", "f", "NO", "n"}, {"true", "1", "T", "yes", "Y"}};
+    for (int truth = 0; truth < 2; truth++) {
+        for (size_t i = 0; i < 5; i++) {
+            struct eplb_options options = defaults();
+            options.enable_eplb = !truth;
+            must_set(&options, "enable_eplb", words[truth][i], by_flag);
+            assert_int_equal(options.enable_eplb, truth);
+        }
+    }
+    struct eplb_options options = defaults();
+    EXPECT_REFUSED(eplb_options_set(&options, "enable_eplb", "on", by_flag, &error), EPLB_INVALID,
+                   "option enable_eplb takes true or false, not \"on\" (flag)");
+    EXPECT_REFUSED(eplb_options_set(&options, "enable_eplb", "", by_flag, &error), EPLB_INVALID,
+                   "option enable_eplb takes true or false, not \"\" (flag)");
+}
+
+static void integers_stay_in_their_range(void **state)
+{
+    (void)state;
+    struct eplb_options options = defaults();
+    must_set(&options, "redundant_experts_num", "2147483647", by_flag);
+    assert_int_equal(options.redundant_experts_num, 2147483647);
+    EXPECT_REFUSED(eplb_options_set(&options, "redundant_experts_num", "-1", by_flag, &error), EPLB_INVALID,
+                   "option redundant_experts_num takes an integer in [0, 2147483647], not \"-1\" (flag)");
+    EXPECT_REFUSED(
+        eplb_options_set(&options, "redundant_experts_num", "2147483648", by_flag, &error), EPLB_INVALID,
+        "option redundant_experts_num takes an integer in [0, 2147483647], not \"2147483648\" (flag)");
+    EXPECT_REFUSED(eplb_options_set(&options, "eplb_update_interval", "1.5", by_flag, &error), EPLB_INVALID,
+                   "option eplb_update_interval takes an integer in [0, 2147483647], not \"1.5\" (flag)");
+    EXPECT_REFUSED(
+        eplb_options_set(&options, "eplb_prepare_timeout_seconds", "0", by_flag, &error), EPLB_INVALID,
+        "option eplb_prepare_timeout_seconds takes an integer in [1, 2147483647], not \"0\" (flag)");
+    EXPECT_REFUSED(eplb_options_set(&options, "enable_fused_mc2", "3", by_flag, &error), EPLB_INVALID,
+                   "option enable_fused_mc2 takes -1, 0, 1 or 2, not \"3\" (flag)");
+    EXPECT_REFUSED(eplb_options_set(&options, "expert_parallel_degree", "-1", by_flag, &error), EPLB_INVALID,
+                   "option expert_parallel_degree takes 0, 1 or 2, not \"-1\" (flag)");
+    EXPECT_REFUSED(
+        eplb_options_set_int(&options, "ep_size", INT64_MAX, by_file, &error), EPLB_INVALID,
+        "option ep_size takes an integer in [1, 2147483647], not 9223372036854775807 (file conf.json)");
+}
+
+static void json_values_have_the_type_of_the_option(void **state)
+{
+    (void)state;
+    struct eplb_options options = defaults();
+    EXPECT_REFUSED(
+        eplb_options_set_real(&options, "eplb_update_interval", 300.0, by_file, &error), EPLB_INVALID,
+        "option eplb_update_interval takes an integer in [0, 2147483647], not 300.0 (file conf.json)");
+    EXPECT_REFUSED(
+        eplb_options_set_real(&options, "eplb_update_interval", 1.5, by_file, &error), EPLB_INVALID,
+        "option eplb_update_interval takes an integer in [0, 2147483647], not 1.5 (file conf.json)");
+    EXPECT_REFUSED(
+        eplb_options_set_text(&options, "eplb_update_interval", "300", by_file, &error), EPLB_INVALID,
+        "option eplb_update_interval takes an integer in [0, 2147483647], not the text \"300\" (file "
+        "conf.json)");
+    EXPECT_REFUSED(eplb_options_set_bool(&options, "ep_size", true, by_file, &error), EPLB_INVALID,
+                   "option ep_size takes an integer in [1, 2147483647], not true (file conf.json)");
+    EXPECT_REFUSED(eplb_options_set_int(&options, "enable_eplb", 1, by_file, &error), EPLB_INVALID,
+                   "option enable_eplb takes true or false, not 1 (file conf.json)");
+    EXPECT_REFUSED(eplb_options_set_text(&options, "enable_eplb", "true", by_file, &error), EPLB_INVALID,
+                   "option enable_eplb takes true or false, not the text \"true\" (file conf.json)");
+    EXPECT_REFUSED(eplb_options_set_int(&options, "eplb_policy_kind", 3, by_file, &error), EPLB_INVALID,
+                   "option eplb_policy_kind takes a name of 1 to 63 printable ASCII characters, not 3 (file "
+                   "conf.json)");
+    EXPECT_REFUSED(eplb_options_refuse("ep_size", "null", by_file, &error), EPLB_INVALID,
+                   "option ep_size takes an integer in [1, 2147483647], not null (file conf.json)");
+    assert_int_equal(eplb_options_set_bool(&options, "enable_eplb", true, by_file, NULL), EPLB_OK);
+    assert_int_equal(eplb_options_set_text(&options, "eplb_policy_kind", "greedy", by_file, NULL), EPLB_OK);
+    assert_true(options.enable_eplb);
+    assert_string_equal(options.eplb_policy_kind, "greedy");
+}
+
+static void json_reals_are_checked_like_texts(void **state)
+{
+    (void)state;
+    static const double bad[] = {NAN, INFINITY, -INFINITY, 1.0000001, -0.1, 5e-324};
+    struct eplb_options options = defaults();
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(
+            eplb_options_set_real(&options, "eplb_min_peak_load_improvement", bad[i], by_file, NULL),
+            EPLB_INVALID);
+    EXPECT_REFUSED(
+        eplb_options_set_real(&options, "eplb_min_peak_load_improvement", 1.25, by_file, &error),
+        EPLB_INVALID,
+        "option eplb_min_peak_load_improvement takes a number in [0, 1], not 1.25 (file conf.json)");
+    assert_true(options.eplb_min_peak_load_improvement == 0.05);
+    assert_int_equal(eplb_options_set_real(&options, "eplb_min_peak_load_improvement", -0.0, by_file, NULL),
+                     EPLB_OK);
+    assert_false(signbit(options.eplb_min_peak_load_improvement));
+    assert_int_equal(eplb_options_set_int(&options, "eplb_min_peak_load_improvement", 1, by_file, NULL),
+                     EPLB_OK);
+    assert_true(options.eplb_min_peak_load_improvement == 1.0);
+    assert_int_equal(eplb_options_set_int(&options, "eplb_min_peak_load_improvement", 2, by_file, NULL),
+                     EPLB_INVALID);
+}
+
+static void names_fit_their_buffer(void **state)
+{
+    (void)state;
+    struct eplb_options options = defaults();
+    char name[EPLB_OPTION_TEXT + 1];
+    memset(name, 'p', sizeof name);
+    name[63] = '\0';
+    must_set(&options, "eplb_policy_kind", name, by_flag);
+    assert_string_equal(options.eplb_policy_kind, name);
+    name[63] = 'p';
+    name[64] = '\0';
+    assert_int_equal(eplb_options_set(&options, "eplb_policy_kind", name, by_flag, NULL), EPLB_INVALID);
+    assert_int_equal(eplb_options_set(&options, "eplb_policy_kind", "a\nb", by_flag, NULL), EPLB_INVALID);
+    assert_int_equal(eplb_options_set(&options, "eplb_policy_kind", "\xc3\xa9", by_flag, NULL), EPLB_INVALID);
+    must_set(&options, "eplb_policy_kind", "flat", by_flag);
+    assert_string_equal(options.eplb_policy_kind, "flat");
+}
+
+static void unknown_and_reserved_names_are_refused(void **state)
+{
+    (void)state;
+    struct eplb_options options = defaults();
+    EXPECT_REFUSED(
+        eplb_options_set(&options, "eplb_prepare_timout_seconds", "5", by_file, &error), EPLB_USAGE,
+        "unknown option \"eplb_prepare_timout_seconds\" (file conf.json); the nearest known name is "
+        "eplb_prepare_timeout_seconds");
+    EXPECT_REFUSED(eplb_options_set_int(&options, "load", 5, by_file, &error), EPLB_USAGE,
+                   "unknown option \"load\" (file conf.json); the nearest known name is ep_size");
+    EXPECT_REFUSED(
+        eplb_options_set_text(&options, "process_group", "shm", by_file, &error), EPLB_UNSUPPORTED,
+        "option process_group is reserved (transport between the ranks) and not built yet; leave it "
+        "out (file conf.json)");
+    EXPECT_REFUSED(
+        eplb_options_refuse("instance_name", "null", by_file, &error), EPLB_UNSUPPORTED,
+        "option instance_name is reserved (keeps runs on one machine apart) and not built yet; leave "
+        "it out (file conf.json)");
+    struct eplb_options untouched = defaults();
+    assert_memory_equal(&options.sources, &untouched.sources, sizeof options.sources);
+}
+
+static void every_plus_name_is_reserved(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"eplb_replica_routing",
+                                        "eplb_transfer_timeout_seconds",
+                                        "eplb_transfer_chunk_bytes",
+                                        "eplb_transfer_inflight_bytes",
+                                        "eplb_max_bytes_per_step",
+                                        "eplb_max_moves_per_layer",
+                                        "eplb_expert_bytes",
+                                        "eplb_max_break_even_steps",
+                                        "eplb_num_groups",
+                                        "eplb_num_nodes",
+                                        "eplb_shift_trigger",
+                                        "eplb_min_tokens_per_layer",
+                                        "eplb_cost_per_active_slot",
+                                        "eplb_cost_per_token",
+                                        "eplb_update_interval_steps",
+                                        "initial_placement",
+                                        "process_group",
+                                        "node_of_rank",
+                                        "on_rank_failure",
+                                        "rank_silence_timeout_seconds",
+                                        "enable_graph",
+                                        "max_graph_batch",
+                                        "enable_schedule_overlap",
+                                        "instance_name",
+                                        "memory_limit"};
+    struct eplb_options options = defaults();
+    assert_int_equal(sizeof names / sizeof names[0], EPLB_NUM_OPTIONS - EPLB_NUM_BUILT_OPTIONS);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        assert_int_equal(eplb_options_set(&options, names[i], "1", by_flag, NULL), EPLB_UNSUPPORTED);
+}
+
+static void a_long_value_is_cut_in_the_sentence(void **state)
+{
+    (void)state;
+    struct eplb_options options = defaults();
+    struct eplb_error error = {0};
+    char value[5001];
+    memset(value, '9', 5000);
+    value[5000] = '\0';
+    assert_int_equal(eplb_options_set(&options, "ep_size", value, by_flag, &error), EPLB_INVALID);
+    assert_non_null(strstr(error.text, "9999...\" (flag)"));
+    assert_true(strlen(error.text) < 160);
+}
+
+/** Checks options against a model; "" is legal. */
+static void expect_verdict(int ep_size, int redundant, int64_t num_experts, int64_t num_workers, bool enable,
+                           const char *sentence)
+{
+    struct eplb_options options = defaults();
+    struct eplb_error error = {0};
+    assert_int_equal(eplb_options_set_int(&options, "ep_size", ep_size, by_flag, NULL), EPLB_OK);
+    assert_int_equal(eplb_options_set_int(&options, "redundant_experts_num", redundant, by_file, NULL),
+                     EPLB_OK);
+    assert_int_equal(eplb_options_set_bool(&options, "enable_eplb", enable, by_flag, NULL), EPLB_OK);
+    enum eplb_status status = eplb_options_check(&options, num_experts, num_workers, &error);
+    assert_string_equal(error.text, sentence);
+    assert_int_equal(status, sentence[0] == '\0' ? EPLB_OK : EPLB_INVALID);
+}
+
+static void options_are_checked_against_the_model(void **state)
+{
+    (void)state;
+    expect_verdict(2, 4, 8, 2, true, "");
+    expect_verdict(4, 1, 12, 0, true, "");
+    expect_verdict(
+        2, 5, 8, 2, true,
+        "redundant_experts_num 5 (file conf.json) gives a rank 9 slots for 8 experts (num_experts 8 / "
+        "ep_size 2 (flag) + redundancy): no rank may hold an expert twice, so at most 4 is allowed");
+    expect_verdict(2, 5, 8, 2, false, "");
+    expect_verdict(2, INT32_MAX, 8, 2, false, "");
+    expect_verdict(3, 1, 8, 3, true,
+                   "num_experts 8 is no multiple of ep_size 3 (flag): each rank owns as many experts");
+    expect_verdict(3, 1, 8, 3, false,
+                   "num_experts 8 is no multiple of ep_size 3 (flag): each rank owns as many experts");
+    expect_verdict(8, 1, 12, 8, true,
+                   "num_experts 12 is no multiple of ep_size 8 (flag): each rank owns as many experts");
+    expect_verdict(1, 1, 8, 1, true, "enable_eplb true (flag) needs ep_size >= 2, not 1 (flag)");
+    expect_verdict(1, 1, 8, 1, false, "");
+    expect_verdict(
+        4, 1, 8, 2, false,
+        "ep_size 4 (flag) differs from the number of workers, which is 2: each worker is one EP rank");
+    expect_verdict(4, 1, 0, 4, true, "a MoE layer needs at least 1 expert, not 0");
+}
+
+static void fields_set_directly_are_checked_too(void **state)
+{
+    (void)state;
+    struct eplb_options options = defaults();
+    options.eplb_min_peak_load_improvement = NAN;
+    EXPECT_REFUSED(eplb_options_check(&options, 8, 0, &error), EPLB_INVALID,
+                   "option eplb_min_peak_load_improvement takes a number in [0, 1], not nan (default)");
+    options = defaults();
+    options.redundant_experts_num = -1;
+    EXPECT_REFUSED(eplb_options_check(&options, 8, 0, &error), EPLB_INVALID,
+                   "option redundant_experts_num takes an integer in [0, 2147483647], not -1 (default)");
+    options = defaults();
+    options.ep_size = 0;
+    EXPECT_REFUSED(eplb_options_check(&options, 8, 0, &error), EPLB_INVALID,
+                   "option ep_size takes an integer in [1, 2147483647], not 0 (default)");
+}
+
+static void without_eplb_there_are_no_redundant_slots(void **state)
+{
+    (void)state;
+    struct eplb_options options = defaults();
+    must_set(&options, "redundant_experts_num", "3", by_flag);
+    assert_int_equal(eplb_options_effective_redundancy(&options), 0);
+    must_set(&options, "enable_eplb", "1", by_flag);
+    assert_int_equal(eplb_options_effective_redundancy(&options), 3);
+}
+
+static void fused_mc2_is_resolved(void **state)
+{
+    (void)state;
+    static const int expected[3][4] = {{0, 0, 1, 2}, {0, 0, 1, 2}, {1, 0, 1, 2}};
+    for (int degree = 0; degree <= 2; degree++) {
+        for (int mode = -1; mode <= 2; mode++) {
+            struct eplb_options options = defaults();
+            options.expert_parallel_degree = degree;
+            options.enable_fused_mc2 = mode;
+            assert_int_equal(eplb_options_fused_mc2(&options), expected[degree][mode + 1]);
+        }
+    }
+}
+
+static void options_without_effect_are_listed(void **state)
+{
+    (void)state;
+    struct eplb_options options = defaults();
+    char text[256] = "x";
+    assert_int_equal(eplb_options_without_effect(&options, text, sizeof text), 0);
+    assert_string_equal(text, "");
+    must_set(&options, "eplb_update_interval", "1000", by_flag);
+    must_set(&options, "redundant_experts_num", "2", by_file);
+    must_set(&options, "ep_size", "2", by_flag);
+    must_set(&options, "enable_fused_mc2", "1", by_flag);
+    must_set(&options, "enable_eplb", "false", by_flag);
+    static const char expected[] = "redundant_experts_num (file conf.json), eplb_update_interval (flag)";
+    assert_int_equal(eplb_options_without_effect(&options, text, sizeof text), sizeof expected - 1);
+    assert_string_equal(text, expected);
+    assert_int_equal(eplb_options_without_effect(&options, NULL, 0), sizeof expected - 1);
+    for (size_t capacity = 1; capacity < sizeof expected; capacity++) {
+        memset(text, 'x', sizeof text);
+        assert_int_equal(eplb_options_without_effect(&options, text, capacity), sizeof expected - 1);
+        assert_int_equal(strlen(text), capacity - 1);
+        assert_memory_equal(text, expected, capacity - 1);
+    }
+    must_set(&options, "enable_eplb", "true", by_flag);
+    assert_int_equal(eplb_options_without_effect(&options, text, sizeof text), 0);
+}
+
+static void take_line(void *context, const struct eplb_log_record *record)
+{
+    assert_int_equal(record->level, EPLB_LOG_INFO);
+    eplb_log_format(record, context, 1024);
+}
+
+static void the_line_at_start_has_every_value_and_source(void **state)
+{
+    (void)state;
+    struct eplb_options options = defaults();
+    assert_int_equal(eplb_options_set_bool(&options, "enable_eplb", true, by_file, NULL), EPLB_OK);
+    assert_int_equal(eplb_options_set_int(&options, "eplb_update_interval", 300, by_file, NULL), EPLB_OK);
+    assert_int_equal(eplb_options_set_int(&options, "redundant_experts_num", 2, by_file, NULL), EPLB_OK);
+    must_set(&options, "eplb_policy_kind", "a|b", by_flag);
+    char line[1024] = "";
+    struct eplb_log_sink sink = {.size = sizeof sink, .context = line, .write = take_line};
+    eplb_options_log(&options, &sink);
+    assert_string_equal(line,
+                        "EPLB options | enable_eplb=true (file conf.json) | redundant_experts_num=2 (file "
+                        "conf.json) | eplb_update_interval=300 (file conf.json) | "
+                        "eplb_min_peak_load_improvement=0.05 (default) | eplb_policy_kind=a/b (flag) | "
+                        "eplb_use_decode_only_load=false (default) | eplb_prepare_timeout_seconds=30 "
+                        "(default) | expert_parallel_degree=0 (default) | enable_fused_mc2=-1 (default) | "
+                        "ep_size=1 (default)");
+    eplb_options_log(&options, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_the_documented_ones),
+        cmocka_unit_test(a_host_of_another_version_is_refused),
+        cmocka_unit_test(every_option_is_set_in_its_own_field),
+        cmocka_unit_test(a_flag_wins_over_the_file_in_any_order),
+        cmocka_unit_test(the_default_given_counts_as_given),
+        cmocka_unit_test(a_host_changes_a_default),
+        cmocka_unit_test(a_value_that_loses_is_still_checked),
+        cmocka_unit_test(thresholds_are_finite_numbers_from_0_to_1),
+        cmocka_unit_test(thresholds_do_not_depend_on_the_locale),
+        cmocka_unit_test(bools_take_the_words_of_gflags),
+        cmocka_unit_test(integers_stay_in_their_range),
+        cmocka_unit_test(json_values_have_the_type_of_the_option),
+        cmocka_unit_test(json_reals_are_checked_like_texts),
+        cmocka_unit_test(names_fit_their_buffer),
+        cmocka_unit_test(unknown_and_reserved_names_are_refused),
+        cmocka_unit_test(every_plus_name_is_reserved),
+        cmocka_unit_test(a_long_value_is_cut_in_the_sentence),
+        cmocka_unit_test(options_are_checked_against_the_model),
+        cmocka_unit_test(fields_set_directly_are_checked_too),
+        cmocka_unit_test(without_eplb_there_are_no_redundant_slots),
+        cmocka_unit_test(fused_mc2_is_resolved),
+        cmocka_unit_test(options_without_effect_are_listed),
+        cmocka_unit_test(the_line_at_start_has_every_value_and_source),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
