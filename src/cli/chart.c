@@ -34,11 +34,16 @@ static const char *colour_of(double ratio)
     return ratio > 1.5 ? "\033[31m" : ratio > 1.1 ? "\033[33m" : "\033[32m";
 }
 
+static int bar_length(double ratio, double full, int cells)
+{
+    int length = (int)(ratio / full * cells + 0.5);
+    return length > cells ? cells : length;
+}
+
 /** A bar of `ratio` means, where `cells` columns stand for `full` means. Returns the columns it took. */
 static int draw_bar(FILE *file, const struct eplb_chart_style *style, double ratio, double full, int cells)
 {
-    int length = (int)(ratio / full * cells + 0.5);
-    length = length > cells ? cells : length;
+    int length = bar_length(ratio, full, cells);
     if (style->colours)
         fputs(colour_of(ratio), file);
     for (int i = 0; i < length; i++)
@@ -53,7 +58,9 @@ static void draw_row(FILE *file, const struct eplb_chart_style *style, int32_t r
 {
     fprintf(file, "  rank %4d  %5.2f ", rank, before);
     int used = draw_bar(file, style, before, full, cells);
-    fprintf(file, "%*s  %5.2f ", cells - used, "", after);
+    fprintf(file, "%*s  %5.2f", cells - used, "", after);
+    if (bar_length(after, full, cells) > 0)
+        fputc(' ', file);
     draw_bar(file, style, after, full, cells);
     fputc('\n', file);
 }

@@ -112,10 +112,22 @@ static enum eplb_status find_step(const struct plan *plan, int32_t *row, struct 
               load->step_ids[load->num_steps - 1]);
 }
 
+/** Forwards a status; a sentence that names no file gets the name. */
+static enum eplb_status name_file(enum eplb_status status, const char *path, const struct eplb_error *reason,
+                                  struct eplb_error *error)
+{
+    if (status != EPLB_OK)
+        EPLB_FAIL(status, "%s: %s", eplb_input_name(path), reason->text);
+    return EPLB_OK;
+}
+
 static enum eplb_status read_load(struct plan *plan, struct eplb_error *error)
 {
     if (plan->config.own.load == NULL)
         EPLB_FAIL(EPLB_USAGE, "--load=FILE is missing: the recorded load to plan for (see eplb plan --help)");
+    if (!eplb_options_was_given(&plan->config.options, "ep_size"))
+        EPLB_FAIL(EPLB_USAGE,
+                  "--ep_size=N is missing: the number of EP ranks to plan for (see eplb plan --help)");
     EPLB_TRY(eplb_load_read(plan->config.own.load, &plan->load, error));
     if (plan->load.warning[0] != '\0')
         eplb_cli_warn("%s", plan->load.warning);
@@ -129,7 +141,9 @@ static enum eplb_status read_load(struct plan *plan, struct eplb_error *error)
         calloc((size_t)plan->load.num_layers * (size_t)plan->load.num_experts, sizeof *plan->logical);
     if (plan->logical == NULL)
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the load of %d layers", plan->load.num_layers);
-    return eplb_load_sum(&plan->load, first, end, plan->logical, error);
+    struct eplb_error reason;
+    return name_file(eplb_load_sum(&plan->load, first, end, plan->logical, &reason), plan->config.own.load,
+                     &reason, error);
 }
 
 /** The current placement of the load's layers: from the file, else the initial one. */
@@ -143,8 +157,10 @@ static enum eplb_status read_current(struct plan *plan, struct eplb_error *error
     struct eplb_placement_file given = {0};
     EPLB_TRY(eplb_placement_file_read(path, &given, error));
     const struct eplb_shape *shape = &plan->current.shape;
+    struct eplb_error reason;
     enum eplb_status status = eplb_placement_file_match(&given, shape->num_experts, shape->ep_size,
-                                                        shape->redundant_experts_num, error);
+                                                        shape->redundant_experts_num, &reason);
+    status = name_file(status, path, &reason, error);
     size_t slots = (size_t)shape->num_slots;
     for (int32_t layer = 0; status == EPLB_OK && layer < shape->num_layers; layer++) {
         int32_t row = eplb_placement_file_row(&given, ids[layer]);
@@ -230,7 +246,8 @@ static void take_layer(struct plan *plan, int32_t layer)
 
 static enum eplb_status write_result(struct plan *plan, struct eplb_error *error)
 {
-    EPLB_TRY(eplb_placement_file_write(&plan->result, plan->predicted, plan->verdicts, &plan->text, error));
+    const struct eplb_placement_verdict *gate = plan->config.options.enable_eplb ? plan->verdicts : NULL;
+    EPLB_TRY(eplb_placement_file_write(&plan->result, plan->predicted, gate, &plan->text, error));
     if (plan->config.own.output != NULL)
         return eplb_file_write_atomic(plan->config.own.output, plan->text.bytes, plan->text.length, error);
     fwrite(plan->text.bytes, 1, plan->text.length, stdout);
@@ -239,6 +256,7 @@ static enum eplb_status write_result(struct plan *plan, struct eplb_error *error
 
 static enum eplb_status summarise(const struct plan *plan, struct eplb_error *error)
 {
+    bool planned = plan->config.options.enable_eplb;
     struct eplb_plan_view view = {.shape = plan->result.shape,
                                   .policy = plan->result.policy,
                                   .threshold = plan->config.options.eplb_min_peak_load_improvement,
@@ -246,7 +264,7 @@ static enum eplb_status summarise(const struct plan *plan, struct eplb_error *er
                                   .load = plan->logical,
                                   .before = plan->current.expert_ids,
                                   .after = plan->result.expert_ids,
-                                  .benefits = eplb_planner_benefits(plan->planner)};
+                                  .benefits = planned ? eplb_planner_benefits(plan->planner) : NULL};
     return eplb_plan_summary(stderr, &view, error);
 }
 

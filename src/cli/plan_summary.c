@@ -10,16 +10,17 @@
 
 enum { HOTTEST_SHOWN = 4 };
 
+/* Peak / mean of the ranks; all 0 for a layer without load. */
 struct layer_balance {
-    double before; /* peak / mean under the current placement, 1 without load */
+    double before; /* under the current placement */
     double after;
     double bound;
 };
 
 struct totals {
-    int32_t worst_before; /* layers, as rows */
+    int32_t worst_before; /* layers, as rows; any layer when none has load */
     int32_t worst_after;
-    struct layer_balance mean;
+    struct layer_balance sum;
     int32_t published;
     int32_t loaded; /* layers with load */
     int64_t local_copies;
@@ -56,7 +57,7 @@ static struct layer_balance balance_of(struct work *work, int32_t layer)
     struct eplb_balance after =
         eplb_balance_of(&plan->shape, table_of(plan, plan->after, layer), load, work->replicas);
     if (before.mean <= 0)
-        return (struct layer_balance){1, 1, 1};
+        return (struct layer_balance){0};
     return (struct layer_balance){before.peak / before.mean, after.peak / before.mean,
                                   after.lower_bound / before.mean};
 }
@@ -79,31 +80,59 @@ static void add_layer(struct work *work, int32_t layer)
     struct totals *totals = &work->totals;
     struct layer_balance balance = balance_of(work, layer);
     work->layers[layer] = balance;
-    totals->mean.before += balance.before / work->plan->shape.num_layers;
-    totals->mean.after += balance.after / work->plan->shape.num_layers;
-    totals->mean.bound += balance.bound / work->plan->shape.num_layers;
+    totals->sum.before += balance.before;
+    totals->sum.after += balance.after;
+    totals->sum.bound += balance.bound;
     if (balance.before > work->layers[totals->worst_before].before)
         totals->worst_before = layer;
     if (balance.after > work->layers[totals->worst_after].after)
         totals->worst_after = layer;
-    totals->published += work->plan->benefits[layer].publish;
-    totals->loaded += work->plan->benefits[layer].current_peak > 0;
+    totals->loaded += balance.before > 0;
+    totals->published += work->plan->benefits != NULL && work->plan->benefits[layer].publish;
     count_moves(work, layer);
+}
+
+static void print_row(FILE *file, const char *label, struct layer_balance balance)
+{
+    fprintf(file, "  %-26s %8.4f %8.4f %8.4f\n", label, balance.before, balance.after, balance.bound);
+}
+
+static void print_layer(FILE *file, const struct work *work, const char *label, int32_t layer)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%s layer %" PRId32, label, work->plan->layer_ids[layer]);
+    print_row(file, text, work->layers[layer]);
 }
 
 static void print_table(FILE *file, const struct work *work)
 {
     const struct totals *totals = &work->totals;
-    const int32_t *ids = work->plan->layer_ids;
-    const struct layer_balance *worst = &work->layers[totals->worst_before];
+    int32_t loaded = totals->loaded;
     fprintf(file, "  peak / mean of the ranks     before    after    bound\n");
-    fprintf(file, "  mean over %4d layers       %8.4f %8.4f %8.4f\n", work->plan->shape.num_layers,
-            totals->mean.before, totals->mean.after, totals->mean.bound);
-    fprintf(file, "  worst before: layer %-6d %8.4f %8.4f %8.4f\n", ids[totals->worst_before], worst->before,
-            worst->after, worst->bound);
-    worst = &work->layers[totals->worst_after];
-    fprintf(file, "  worst after:  layer %-6d %8.4f %8.4f %8.4f\n", ids[totals->worst_after], worst->before,
-            worst->after, worst->bound);
+    print_row(file, "mean over the layers",
+              (struct layer_balance){totals->sum.before / loaded, totals->sum.after / loaded,
+                                     totals->sum.bound / loaded});
+    print_layer(file, work, "worst before:", totals->worst_before);
+    print_layer(file, work, "worst after: ", totals->worst_after);
+}
+
+static void print_counts(FILE *file, const struct work *work)
+{
+    const struct eplb_plan_view *plan = work->plan;
+    const struct totals *totals = &work->totals;
+    if (totals->loaded < plan->shape.num_layers)
+        fprintf(file, "  layers without load, which stay as they are: %" PRId32 " of %" PRId32 "\n",
+                plan->shape.num_layers - totals->loaded, plan->shape.num_layers);
+    if (plan->benefits == NULL)
+        fprintf(file, "  enable_eplb is false: every layer stays as it is\n");
+    else
+        fprintf(file,
+                "  layers that the gate publishes: %" PRId32 " of %" PRId32 " (a gain of at least %g %%)\n",
+                totals->published, plan->shape.num_layers, plan->threshold * 100);
+    fprintf(file,
+            "  slots that the written placement changes: %" PRId64 " (%" PRId64 " from another rank, %" PRId64
+            " copied on the rank)\n",
+            totals->messages + totals->local_copies, totals->messages, totals->local_copies);
 }
 
 /** The next hottest expert after `last`, by load, ties to the lowest id; -1 when there is none. */
@@ -154,8 +183,6 @@ static void print_chart(FILE *file, struct work *work, int32_t layer)
     double total = 0;
     for (int32_t rank = 0; rank < plan->shape.ep_size; rank++)
         total += work->rank_before[rank];
-    if (total <= 0)
-        return;
     struct eplb_chart_style style = eplb_chart_style_of(file);
     fprintf(file, "  load of the ranks in layer %d\n", plan->layer_ids[layer]);
     eplb_chart_ranks(file, &style, work->rank_before, work->rank_after, plan->shape.ep_size,
@@ -170,14 +197,11 @@ static void print_all(FILE *file, struct work *work)
             "eplb plan: policy %s, %d experts on %d ranks x %d slots (%d redundant on each, %d in total)\n",
             plan->policy, plan->shape.num_experts, plan->shape.ep_size, plan->shape.slots_per_rank,
             plan->shape.redundant_experts_num, plan->shape.redundant_experts_num * plan->shape.ep_size);
-    print_table(file, work);
-    fprintf(
-        file,
-        "  the gate publishes %d of %d layers (a gain of at least %g %%%s); the written placement changes "
-        "%" PRId64 " slots: %" PRId64 " from another rank, %" PRId64 " copied on the rank\n",
-        totals->published, plan->shape.num_layers, plan->threshold * 100,
-        totals->loaded == plan->shape.num_layers ? "" : "; some layers have no load",
-        totals->messages + totals->local_copies, totals->messages, totals->local_copies);
+    if (totals->loaded > 0)
+        print_table(file, work);
+    print_counts(file, work);
+    if (totals->loaded == 0)
+        return;
     print_hottest(file, work, totals->worst_before);
     print_chart(file, work, totals->worst_before);
 }

@@ -20,7 +20,7 @@ struct eplb_plan_view {
     const int64_t *load;                 /* [num_layers][num_experts] */
     const int32_t *before;               /* what is active now */
     const int32_t *after;                /* what is written */
-    const struct eplb_benefit *benefits; /* [num_layers] */
+    const struct eplb_benefit *benefits; /* [num_layers]; NULL when balancing is off */
 };
 
 /** Writes the summary; EPLB_NO_MEMORY when it cannot. */

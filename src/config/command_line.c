@@ -41,7 +41,8 @@ static void split(const char *argument, struct flag *flag)
     memcpy(flag->name, name, length);
 }
 
-static enum eplb_status refuse_unknown(enum eplb_command_id command, const char *name, struct eplb_error *error)
+static enum eplb_status refuse_unknown(enum eplb_command_id command, const char *name,
+                                       struct eplb_error *error)
 {
     const char *names[EPLB_NUM_OPTIONS];
     size_t count = 0;

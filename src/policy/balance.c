@@ -9,7 +9,7 @@
 /**
  * Shares are added in units of 1 / (720720 * 2^20): 720720 is the least common multiple of 1 to 16,
  * so up to 16 replicas, and any power of two up to 2^24, divide without a rest. Other shares are
- * rounded up, so that no peak comes out below the mean.
+ * rounded up, and the mean down, so that no peak comes out below the mean.
  */
 static const uint64_t UNIT = UINT64_C(720720) << 20;
 
@@ -57,7 +57,7 @@ struct eplb_balance eplb_balance_of(const struct eplb_shape *shape, const int32_
     eplb_u128 total = 0;
     for (int32_t expert = 0; expert < shape->num_experts; expert++)
         total += (uint64_t)load[expert];
-    struct eplb_balance balance = {.mean = (double)total / shape->ep_size};
+    struct eplb_balance balance = {.mean = from_units(total * UNIT / (uint32_t)shape->ep_size)};
 
     eplb_placement_replicas(shape, expert_ids, scratch);
     balance.peak = from_units(peak_of(shape, expert_ids, load, scratch));

@@ -68,6 +68,7 @@ struct eplb_benefit eplb_gate(const struct eplb_shape *shape, const int32_t *act
                               int32_t *scratch)
 {
     EPLB_ASSERT(threshold >= 0 && threshold <= 1);
+    EPLB_ASSERT(shape->num_slots == shape->ep_size * shape->slots_per_rank);
     struct eplb_benefit benefit = {0};
     struct measured measured = measure(shape, physical);
     eplb_u128 logical_total = total_of(logical, shape->num_experts);

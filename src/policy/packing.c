@@ -45,6 +45,7 @@ bool eplb_packing_add(struct eplb_packing *packing, int32_t expert, eplb_u128 lo
     }
     if (best < 0)
         return false;
+    EPLB_ASSERT(packing->used[best] < slots_per_rank);
     packing->expert_ids[(size_t)best * (size_t)slots_per_rank + (size_t)packing->used[best]] = expert;
     packing->used[best]++;
     packing->loads[best] += load;

@@ -65,15 +65,24 @@ static enum eplb_status check_params(const struct eplb_planner_params *params, s
     if (params->size != sizeof *params)
         EPLB_FAIL(EPLB_INVALID, "eplb_planner_params.size is %zu; this library's is %zu", params->size,
                   sizeof *params);
-    if (ops == NULL || ops->size < sizeof *ops || ops->plan_layer == NULL || ops->scratch_size == NULL)
+    if (ops == NULL || ops->size < sizeof *ops || ops->name == NULL || ops->plan_layer == NULL ||
+        ops->scratch_size == NULL)
         EPLB_FAIL(EPLB_INVALID,
-                  "the policy table is missing, too small, or lacks plan_layer or scratch_size");
+                  "the policy table is missing, too small, or lacks name, plan_layer or scratch_size");
     if (!(params->min_peak_load_improvement >= 0 && params->min_peak_load_improvement <= 1))
-        EPLB_FAIL(EPLB_INVALID, "min_peak_load_improvement is %g; allowed is 0 to 1",
+        EPLB_FAIL(EPLB_INVALID, "min_peak_load_improvement is %.17g; allowed is 0 to 1",
                   params->min_peak_load_improvement);
+    const struct eplb_shape *shape = &params->shape;
     struct eplb_shape again;
-    return eplb_shape_init(&again, params->shape.num_layers, params->shape.num_experts, params->shape.ep_size,
-                           params->shape.redundant_experts_num, error);
+    EPLB_TRY(eplb_shape_init(&again, shape->num_layers, shape->num_experts, shape->ep_size,
+                             shape->redundant_experts_num, error));
+    if (shape->slots_per_rank != again.slots_per_rank || shape->num_slots != again.num_slots)
+        EPLB_FAIL(EPLB_INVALID,
+                  "eplb_planner_params.shape has %d slots per rank and %d slots; %d experts on %d ranks with "
+                  "%d redundant have %d and %d",
+                  shape->slots_per_rank, shape->num_slots, shape->num_experts, shape->ep_size,
+                  shape->redundant_experts_num, again.slots_per_rank, again.num_slots);
+    return EPLB_OK;
 }
 
 static enum eplb_status set_initial(struct eplb_planner *planner, const struct eplb_planner_params *params,
@@ -138,22 +147,24 @@ static enum eplb_status check_loads(const struct eplb_planner *planner, const in
     return EPLB_OK;
 }
 
-static const char *verdict_of(const struct eplb_benefit *benefit)
+static const char *verdict_of(const struct eplb_benefit *benefit, enum eplb_status policy)
 {
+    if (policy != EPLB_OK)
+        return "keep: policy failed";
     if (benefit->publish)
         return "publish";
-    if (benefit->current_peak <= 0)
+    if (benefit->candidate_peak <= 0)
         return "keep: no load";
     return benefit->sets_changed ? "keep: below threshold" : "keep: no change";
 }
 
-static void log_benefit(const struct eplb_planner *planner, int32_t layer)
+static void log_benefit(const struct eplb_planner *planner, int32_t layer, enum eplb_status policy)
 {
     const struct eplb_benefit *benefit = &planner->benefits[layer];
     EPLB_LOG(planner->log, PLACEMENT_BENEFIT, EPLB_VALUE_INT(planner->layer_ids[layer]),
              EPLB_VALUE_TEXT(planner->ops->name), EPLB_VALUE_REAL(benefit->current_peak),
              EPLB_VALUE_REAL(benefit->candidate_peak), EPLB_VALUE_REAL(benefit->improvement),
-             EPLB_VALUE_REAL(planner->threshold), EPLB_VALUE_TEXT(verdict_of(benefit)));
+             EPLB_VALUE_REAL(planner->threshold), EPLB_VALUE_TEXT(verdict_of(benefit, policy)));
 }
 
 static int has_load(const int64_t *load, int32_t num_experts)
@@ -190,9 +201,10 @@ static enum eplb_status plan(struct eplb_planner *planner, int32_t layer, const 
     if (has_load(logical, planner->shape.num_experts))
         status = propose(planner, layer, logical, error);
     size_t row = layer_offset(planner, layer);
+    EPLB_ASSERT(planner->threshold >= 0 && planner->threshold <= 1);
     planner->benefits[layer] = eplb_gate(&planner->shape, planner->active + row, planner->candidates + row,
                                          logical, physical, planner->threshold, planner->replicas);
-    log_benefit(planner, layer);
+    log_benefit(planner, layer, status);
     return status;
 }
 

@@ -23,6 +23,7 @@ struct eplb_policy_choice eplb_policy_find(const char *kind)
     const char *names[NUM_POLICIES];
     for (size_t i = 0; i < NUM_POLICIES; i++) {
         EPLB_ASSERT(policies[i].ops->size == sizeof(struct eplb_policy_ops));
+        EPLB_ASSERT(policies[i].ops->plan_layer != NULL && policies[i].ops->scratch_size != NULL);
         if (eplb_same_word(kind, policies[i].name))
             return (struct eplb_policy_choice){.ops = policies[i].ops, .known = 1};
         names[i] = policies[i].name;

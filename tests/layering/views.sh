@@ -1,0 +1,92 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The eplb authors
+#
+# usage: views.sh COMPILER SOURCE_FOLDER VIEWS_FOLDER ALLOWED
+#
+# For every ordered pair of folders: the headers of the one, its public ones too, cannot be found from
+# the view of the other unless the list allows it. Its own headers and those of base must be found.
+set -eu
+
+compiler=$1 source=$2 views=$3 allowed=$4
+failed=0 refused=0 accepted=0
+
+complain() {
+    echo "$*"
+    failed=1
+}
+
+# Prints the folders that the list allows to a folder; fails when it has no line for it.
+allowed_to() {
+    grep -q "^$1:" "$allowed" && sed -n "s/^$1://p" "$allowed"
+}
+
+headers_of() {
+    for path in "$source/src/$1"/*.h; do
+        [ ! -e "$path" ] || echo "$1/${path##*/}"
+    done
+    grep -l "Belongs to src/$1\." "$source"/include/eplb/*.h | sed 's,.*/,eplb/,' || true
+}
+
+# Prints those of some headers that the view of a folder shows.
+visible_from() {
+    view=$views/$1
+    shift
+    for header in "$@"; do
+        printf '#if __has_include("%s")\n%s\n#endif\n' "$header" "$header"
+    done | "$compiler" -E -P -x c -std=c11 -I "$view" -
+}
+
+# Really includes a header from the view of a folder.
+include() {
+    printf '#include "%s"\nextern int eplb_nothing;\n' "$2" |
+        "$compiler" -D_GNU_SOURCE -x c -std=c11 -fsyntax-only -I "$views/$1" - 2>&1
+}
+
+expect_refused() {
+    from=$1
+    shift
+    for header in $(visible_from "$from" "$@"); do
+        complain "src/$from can include \"$header\", which $(basename "$allowed") does not allow"
+    done
+    said=$(include "$from" "$1") || true
+    case $said in
+    *"$1"*"No such file"* | *"$1"*"file not found"*) refused=$((refused + $#)) ;;
+    *) complain "an include of \"$1\" from src/$from should end with 'No such file', and says '$said'" ;;
+    esac
+}
+
+expect_accepted() {
+    from=$1
+    shift
+    for header in "$@"; do
+        if said=$(include "$from" "$header"); then
+            accepted=$((accepted + 1))
+        else
+            complain "src/$from should be able to include \"$header\": $said"
+        fi
+    done
+}
+
+folders=
+for list in "$source"/src/*/CMakeLists.txt; do
+    folder=${list%/CMakeLists.txt}
+    folders="$folders ${folder##*/}"
+done
+for one in $folders; do
+    if ! below=$(allowed_to "$one"); then
+        complain "src/$one has no line in $(basename "$allowed")"
+        continue
+    fi
+    [ -d "$views/$one" ] || complain "there is no view for src/$one"
+    for other in $folders; do
+        headers=$(headers_of "$other")
+        [ -n "$headers" ] || continue
+        case " $below $one " in
+        *" $other "*) [ "$other" != base ] && [ "$other" != "$one" ] || expect_accepted "$one" $headers ;;
+        *) expect_refused "$one" $headers ;;
+        esac
+    done
+done
+echo "$refused forbidden includes refused, $accepted allowed ones accepted"
+[ $failed -eq 0 ] && [ $refused -gt 0 ] && [ $accepted -gt 0 ]
