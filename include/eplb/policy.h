@@ -65,7 +65,7 @@ EPLB_API struct eplb_policy_choice eplb_policy_find(const char *kind);
 
 /** What a placement would bring, and whether that is enough. */
 struct eplb_benefit {
-    double current_peak;   /**< Largest rank sum of the measured physical load. */
+    double current_peak;   /**< Largest rank sum of the physical load. */
     double candidate_peak; /**< Largest rank sum of the candidate under even split, scaled to the physical
                               total. */
     double improvement;    /**< (current_peak - candidate_peak) / current_peak; 0 when current_peak is 0. */
@@ -81,7 +81,8 @@ struct eplb_benefit {
  * @param active    legal placement [R][K]
  * @param candidate legal placement [R][K]
  * @param logical   [E] load per logical expert
- * @param physical  [R][K] load per physical slot, measured under active
+ * @param physical  [R][K] load per physical slot, measured under active; NULL: not measured, the exact
+ *                  even split of logical over the replicas in active
  * @param threshold eplb_min_peak_load_improvement, in [0, 1]
  * @param scratch   room for [E], overwritten
  */
@@ -162,7 +163,8 @@ EPLB_API void eplb_planner_destroy(struct eplb_planner *planner);
  * and the other layers' results are valid.
  *
  * @param logical  [L][E], each in [0, EPLB_MAX_LOAD]; NULL: no window yet, nothing is published
- * @param physical [L][R][K], each in [0, EPLB_MAX_LOAD], measured under the active table
+ * @param physical [L][R][K], each in [0, EPLB_MAX_LOAD], measured under the active table; NULL: not
+ *                 measured, the exact even split of logical under the active table
  * @return EPLB_OK; EPLB_INVALID when a load is out of range (nothing changes); the policy's status
  */
 EPLB_API enum eplb_status eplb_planner_rebalance(struct eplb_planner *planner, const int64_t *logical,

@@ -71,6 +71,13 @@ static int help_command(int argc, char **argv)
 {
     if (argc == 0)
         return show_help(stdout, &top_doc);
+    if (argc > 1) {
+        struct eplb_error error;
+        char shown[EPLB_SHOWN_TEXT];
+        eplb_text_shown(shown, argv[1]);
+        eplb_fail(&error, EPLB_USAGE, "eplb help takes one command, and then came '%s'", shown);
+        return eplb_cli_fail(&error);
+    }
     const struct eplb_subcommand *subcommand = find_subcommand(argv[0]);
     return subcommand == NULL ? unknown_subcommand(argv[0]) : show_help(stdout, subcommand->doc);
 }

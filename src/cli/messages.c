@@ -14,7 +14,7 @@ int eplb_cli_fail(const struct eplb_error *error)
     return eplb_status_exit_code(error->status);
 }
 
-static void say(const char *kind, const char *format, va_list arguments)
+static void EPLB_PRINTF(2, 0) say(const char *kind, const char *format, va_list arguments)
 {
     fputs(kind, stderr);
     vfprintf(stderr, format, arguments);

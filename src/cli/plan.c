@@ -48,7 +48,6 @@ struct plan {
     struct eplb_config config;
     struct eplb_load load;
     int64_t *logical;  /* [L][E] the steps that were asked for */
-    int64_t *physical; /* [L][R][K] */
     int32_t *replicas; /* [E] scratch */
     struct eplb_placement_file current;
     struct eplb_placement_file result;
@@ -67,7 +66,6 @@ static void plan_free(struct plan *plan)
     eplb_placement_file_free(&plan->result);
     eplb_placement_file_free(&plan->current);
     free(plan->replicas);
-    free(plan->physical);
     free(plan->logical);
     eplb_load_free(&plan->load);
 }
@@ -185,11 +183,10 @@ static enum eplb_status allocate(struct plan *plan, struct eplb_error *error)
     EPLB_TRY(eplb_placement_file_init(&plan->current, &shape, false, error));
     EPLB_TRY(eplb_placement_file_init(&plan->result, &shape, false, error));
     size_t layers = (size_t)shape.num_layers;
-    plan->physical = calloc(layers * (size_t)shape.num_slots, sizeof *plan->physical);
     plan->replicas = calloc((size_t)shape.num_experts, sizeof *plan->replicas);
     plan->predicted = calloc(layers, sizeof *plan->predicted);
     plan->verdicts = calloc(layers, sizeof *plan->verdicts);
-    if (plan->physical == NULL || plan->replicas == NULL || plan->predicted == NULL || plan->verdicts == NULL)
+    if (plan->replicas == NULL || plan->predicted == NULL || plan->verdicts == NULL)
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for a plan of %d layers with %d slots each", shape.num_layers,
                   shape.num_slots);
     return EPLB_OK;
@@ -207,23 +204,18 @@ static const struct eplb_policy_ops *choose_policy(const struct plan *plan)
 
 static enum eplb_status compute(struct plan *plan, struct eplb_error *error)
 {
-    const struct eplb_shape *shape = &plan->current.shape;
     struct eplb_planner_params params;
     eplb_planner_params_init(&params);
-    params.shape = *shape;
+    params.shape = plan->current.shape;
     params.ops = choose_policy(plan);
     params.min_peak_load_improvement = plan->config.options.eplb_min_peak_load_improvement;
     params.initial = plan->current.expert_ids;
     params.layer_ids = plan->load.layer_ids;
     params.log = plan->config.own.verbose ? eplb_cli_log() : NULL;
     EPLB_TRY(eplb_planner_create(&params, &plan->planner, error));
-    for (int32_t layer = 0; layer < shape->num_layers; layer++)
-        eplb_split_evenly(shape, plan->current.expert_ids + (size_t)layer * (size_t)shape->num_slots,
-                          plan->logical + (size_t)layer * (size_t)shape->num_experts, plan->replicas,
-                          plan->physical + (size_t)layer * (size_t)shape->num_slots);
     snprintf(plan->result.policy, sizeof plan->result.policy, "%s", params.ops->name);
-    return eplb_planner_rebalance(plan->planner, plan->config.options.enable_eplb ? plan->logical : NULL,
-                                  plan->physical, error);
+    const int64_t *load = plan->config.options.enable_eplb ? plan->logical : NULL;
+    return eplb_planner_rebalance(plan->planner, load, NULL, error);
 }
 
 static void take_layer(struct plan *plan, int32_t layer)

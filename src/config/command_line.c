@@ -48,7 +48,8 @@ static enum eplb_status refuse_unknown(enum eplb_command_id command, const char 
     size_t count = 0;
     for (int i = 0; i < EPLB_NUM_OPTIONS; i++) {
         const struct eplb_option *option = eplb_option_row(i);
-        if (eplb_option_is_of(option, command))
+        /* `eplb --ep_siz=8` lacks the command first of all, but say what was meant. */
+        if (command == EPLB_COMMAND_TOP || eplb_option_is_of(option, command))
             names[count++] = option->name;
     }
     char shown[EPLB_SHOWN_TEXT];

@@ -66,6 +66,9 @@ bool eplb_option_is_reserved(const struct eplb_option *option)
 
 bool eplb_option_is_of(const struct eplb_option *option, enum eplb_command_id command)
 {
+    /* `eplb` alone balances nothing. */
+    if (eplb_option_is_engine(option))
+        return command != EPLB_COMMAND_TOP;
     return option->commands == 0 || (option->commands >> command & 1u) != 0;
 }
 

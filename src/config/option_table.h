@@ -68,9 +68,9 @@
         .doc = "Use one step of the file; without it all steps are added up.")                               \
     ROW(verbose, BOOL, .default_text = "false", .commands = EPLB_FOR(PLAN),                                  \
         .doc = "Write one log line per layer with the gate's figures and verdict.")                          \
-    ROW(config_json_file, TEXT, .word = "FILE", .rule = "the name of a file",                                \
+    ROW(config_json_file, TEXT, .word = "FILE", .rule = "the name of a file", .commands = EPLB_FOR(PLAN),    \
         .doc = "Read options from a JSON object; flags win over it.")                                        \
-    ROW(dump_config, BOOL, .default_text = "false",                                                          \
+    ROW(dump_config, BOOL, .default_text = "false", .commands = EPLB_FOR(PLAN),                              \
         .doc = "Print the effective options and their sources as such a JSON object, and exit.")             \
     ROW(help, BOOL, .default_text = "false", .doc = "Print this help, and exit.")                            \
     ROW(man, BOOL, .default_text = "false", .doc = "Print the manual page in roff, and exit.")               \

@@ -170,9 +170,10 @@ enum eplb_status eplb_options_check(const struct eplb_options *options, int64_t 
         EPLB_FAIL(EPLB_INVALID, "enable_eplb %s needs ep_size >= 2, not %s",
                   cite(options, EPLB_OPTION_enable_eplb).text, ep_size.text);
     if (num_experts % options->ep_size != 0)
-        EPLB_FAIL(EPLB_INVALID,
-                  "num_experts %lld is no multiple of ep_size %s: each rank owns as many experts",
-                  (long long)num_experts, ep_size.text);
+        EPLB_FAIL(
+            EPLB_INVALID,
+            "num_experts %lld is no multiple of ep_size %s: every rank must own the same number of experts",
+            (long long)num_experts, ep_size.text);
     int64_t owned = num_experts / options->ep_size;
     int64_t redundant = eplb_options_effective_redundancy(options);
     if (redundant > num_experts - owned)

@@ -214,7 +214,8 @@ enum eplb_status eplb_planner_rebalance(struct eplb_planner *planner, const int6
     const struct eplb_shape *shape = &planner->shape;
     if (logical != NULL) {
         EPLB_TRY(check_loads(planner, logical, shape->num_experts, "expert", error));
-        EPLB_TRY(check_loads(planner, physical, shape->num_slots, "slot", error));
+        if (physical != NULL)
+            EPLB_TRY(check_loads(planner, physical, shape->num_slots, "slot", error));
     }
     enum eplb_status first_failure = EPLB_OK;
     for (int32_t layer = 0; layer < shape->num_layers; layer++) {
@@ -223,9 +224,9 @@ enum eplb_status eplb_planner_rebalance(struct eplb_planner *planner, const int6
             planner->benefits[layer] = (struct eplb_benefit){0};
             continue;
         }
-        enum eplb_status status =
-            plan(planner, layer, logical + (size_t)layer * (size_t)shape->num_experts,
-                 physical + layer_offset(planner, layer), first_failure == EPLB_OK ? error : NULL);
+        enum eplb_status status = plan(planner, layer, logical + (size_t)layer * (size_t)shape->num_experts,
+                                       physical == NULL ? NULL : physical + layer_offset(planner, layer),
+                                       first_failure == EPLB_OK ? error : NULL);
         if (first_failure == EPLB_OK)
             first_failure = status;
     }

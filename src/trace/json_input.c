@@ -17,11 +17,10 @@ static enum eplb_status refuse_document(const struct eplb_input *input, const js
     case json_error_out_of_memory:
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory to parse %s", input->name);
     case json_error_numeric_overflow:
-        EPLB_FAIL(EPLB_INVALID, "%s:%d:%d: %s; numbers up to 2^62 are read", input->name, problem->line,
+        EPLB_FAIL(EPLB_INVALID, "%s:%d:%d: %s; no number of that size is allowed", input->name, problem->line,
                   problem->column, problem->text);
     case json_error_stack_overflow:
-        EPLB_FAIL(EPLB_INVALID,
-                  "%s:%d:%d: brackets are nested too deep; no format that is read needs more than 4",
+        EPLB_FAIL(EPLB_INVALID, "%s:%d:%d: brackets are nested deeper than any file that is read here needs",
                   input->name, problem->line, problem->column);
     default:
         EPLB_FAIL(EPLB_INVALID, "%s:%d:%d: not JSON: %s", input->name, problem->line, problem->column,
@@ -38,8 +37,7 @@ enum eplb_status eplb_json_parse(const struct eplb_input *input, json_t **root, 
         return refuse_document(input, &problem, error);
     if (!json_is_object(document)) {
         json_decref(document);
-        EPLB_FAIL(EPLB_INVALID, "the top of %s is an array; it must be an object with a \"format\" key",
-                  input->name);
+        EPLB_FAIL(EPLB_INVALID, "the top of %s is an array; it must be an object", input->name);
     }
     *root = document;
     return EPLB_OK;

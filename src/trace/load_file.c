@@ -55,19 +55,15 @@ int64_t *eplb_load_row(const struct eplb_load *load, int32_t step, int32_t layer
     return load->load + row * (size_t)load->num_experts;
 }
 
-/* Adds a row to sum[num_experts] and its counts to *total; returns the expert at which the total
- * passes 2^62, or num_experts. */
-static int32_t add_row(const struct eplb_load *load, int32_t step, int32_t layer, int64_t *sum,
-                       int64_t *total)
+/* Adds a row to sum[num_experts]; returns the expert whose sum would pass 2^62, or num_experts. */
+static int32_t add_row(const struct eplb_load *load, int32_t step, int32_t layer, int64_t *sum)
 {
     const int64_t *row = eplb_load_row(load, step, layer);
     for (int32_t expert = 0; expert < load->num_experts; expert++) {
         EPLB_ASSERT(row[expert] >= 0 && row[expert] <= EPLB_MAX_LOAD);
-        if (row[expert] > EPLB_MAX_LOAD - *total)
+        if (row[expert] > EPLB_MAX_LOAD - sum[expert])
             return expert;
-        *total += row[expert];
-        if (sum != NULL)
-            sum[expert] += row[expert];
+        sum[expert] += row[expert];
     }
     return load->num_experts;
 }
@@ -77,34 +73,14 @@ enum eplb_status eplb_load_sum(const struct eplb_load *load, int32_t first, int3
 {
     EPLB_ASSERT(first >= 0 && first < end && end <= load->num_steps);
     memset(sum, 0, (size_t)load->num_layers * (size_t)load->num_experts * sizeof *sum);
-    for (int32_t layer = 0; layer < load->num_layers; layer++) {
-        int64_t total = 0;
+    for (int32_t layer = 0; layer < load->num_layers; layer++)
         for (int32_t step = first; step < end; step++) {
-            int32_t expert =
-                add_row(load, step, layer, sum + (size_t)layer * (size_t)load->num_experts, &total);
+            int32_t expert = add_row(load, step, layer, sum + (size_t)layer * (size_t)load->num_experts);
             if (expert < load->num_experts)
                 EPLB_FAIL(EPLB_INVALID,
-                          "the counts of layer %d, summed from step %" PRId64
-                          ", pass 2^62 at expert %d of step %" PRId64 "; sum fewer steps",
-                          load->layer_ids[layer], load->step_ids[first], expert, load->step_ids[step]);
-        }
-    }
-    return EPLB_OK;
-}
-
-static enum eplb_status check_totals(const struct eplb_input *input, const struct eplb_load *load,
-                                     struct eplb_error *error)
-{
-    for (int32_t step = 0; step < load->num_steps; step++)
-        for (int32_t layer = 0; layer < load->num_layers; layer++) {
-            int64_t total = 0;
-            int32_t expert = add_row(load, step, layer, NULL, &total);
-            if (expert < load->num_experts)
-                EPLB_FAIL(EPLB_INVALID,
-                          "%s: the counts of step %" PRId64
-                          ", layer %d pass 2^62 at expert %d; a layer's counts may "
-                          "add up to 2^62",
-                          input->name, load->step_ids[step], load->layer_ids[layer], expert);
+                          "the counts of layer %d, expert %d, summed from step %" PRId64
+                          ", pass 2^62 at step %" PRId64 "; sum fewer steps",
+                          load->layer_ids[layer], expert, load->step_ids[first], load->step_ids[step]);
         }
     return EPLB_OK;
 }
@@ -139,8 +115,6 @@ enum eplb_status eplb_load_parse(const struct eplb_input *input, struct eplb_loa
 {
     struct eplb_load parsed = {0};
     enum eplb_status status = parse_any(input, &parsed, error);
-    if (status == EPLB_OK)
-        status = check_totals(input, &parsed, error);
     if (status == EPLB_OK)
         *load = parsed;
     else

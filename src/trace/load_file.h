@@ -60,7 +60,7 @@ int64_t *eplb_load_row(const struct eplb_load *load, int32_t step, int32_t layer
  * Adds up the steps [first, end).
  *
  * @param sum receives [num_layers][num_experts]; undefined on failure
- * @return EPLB_INVALID, naming layer and expert, when a layer's counts add up to more than 2^62
+ * @return EPLB_INVALID, naming layer and expert, when an expert's counts add up to more than 2^62
  */
 enum eplb_status eplb_load_sum(const struct eplb_load *load, int32_t first, int32_t end, int64_t *sum,
                                struct eplb_error *error);

@@ -405,12 +405,15 @@ static void options_are_checked_against_the_model(void **state)
         "ep_size 2 (flag) + redundancy): no rank may hold an expert twice, so at most 4 is allowed");
     expect_verdict(2, 5, 8, 2, false, "");
     expect_verdict(2, INT32_MAX, 8, 2, false, "");
-    expect_verdict(3, 1, 8, 3, true,
-                   "num_experts 8 is no multiple of ep_size 3 (flag): each rank owns as many experts");
-    expect_verdict(3, 1, 8, 3, false,
-                   "num_experts 8 is no multiple of ep_size 3 (flag): each rank owns as many experts");
-    expect_verdict(8, 1, 12, 8, true,
-                   "num_experts 12 is no multiple of ep_size 8 (flag): each rank owns as many experts");
+    expect_verdict(
+        3, 1, 8, 3, true,
+        "num_experts 8 is no multiple of ep_size 3 (flag): every rank must own the same number of experts");
+    expect_verdict(
+        3, 1, 8, 3, false,
+        "num_experts 8 is no multiple of ep_size 3 (flag): every rank must own the same number of experts");
+    expect_verdict(
+        8, 1, 12, 8, true,
+        "num_experts 12 is no multiple of ep_size 8 (flag): every rank must own the same number of experts");
     expect_verdict(1, 1, 8, 1, true, "enable_eplb true (flag) needs ep_size >= 2, not 1 (flag)");
     expect_verdict(1, 1, 8, 1, false, "");
     expect_verdict(

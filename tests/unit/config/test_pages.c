@@ -158,7 +158,7 @@ static void the_help_of_another_command_lacks_its_options(void **state)
     assert_null(strstr(help, "--keep_unpublished"));
     assert_null(strstr(help, "Command options:"));
     assert_null(strstr(help, "Examples:"));
-    assert_non_null(strstr(help, "--ep_size=N"));
+    assert_null(strstr(help, "--ep_size"));
     assert_non_null(strstr(help, "--version"));
 }
 

@@ -269,6 +269,52 @@ static void zero_gain_never_passes(void **state)
     assert_true(published > RUNS / 10 && without_gain > RUNS / 10);
 }
 
+/** Without a measurement the active placement counts with its exact even split, fractions and all. */
+static void an_unmeasured_load_is_split_exactly(void **state)
+{
+    (void)state;
+    static const int64_t fives[8] = {5, 5, 5, 5, 5, 5, 5, 5};
+    static const int64_t odd[8] = {7, 1, 1, 1, 1, 1, 1, 1};
+    static const int32_t active[12] = {0, 1, 2, 2, 3, 4, 4, 5, 6, 6, 7, 0};
+    static const int32_t candidate[12] = {0, 1, 4, 5, 1, 0, 2, 3, 6, 3, 7, 2};
+    struct eplb_shape shape = tables_shape(8, 4, 1);
+    assert_benefit(gate(&shape, active, candidate, fives, NULL, 0), 10, 10, 0, 1, 0);
+    assert_benefit(gate(&shape, active, candidate, odd, NULL, 0), 5, 5, 0, 1, 0);
+}
+
+static void unmeasured_gain_is_exact(void **state)
+{
+    (void)state;
+    enum { RUNS = 10000 };
+    const uint64_t seed = 20240610;
+    printf("seed %" PRIu64 "\n", seed);
+    struct eplb_prng prng;
+    eplb_prng_seed(&prng, seed);
+    int published = 0;
+    int without_gain = 0;
+    for (int run = 0; run < RUNS; run++) {
+        struct eplb_shape shape = small_shape(run);
+        int32_t active[PLAN_MAX_SLOTS];
+        int32_t candidate[PLAN_MAX_SLOTS];
+        int64_t load[PLAN_MAX_EXPERTS];
+        tables_random(&prng, &shape, active);
+        tables_random(&prng, &shape, candidate);
+        plan_random_load(&prng, &shape, INT64_C(1) << (10 + eplb_prng_below(&prng, 53)), load);
+        struct eplb_benefit got = gate(&shape, active, candidate, load, NULL, 0);
+        eplb_u128 before = exact_peak(&shape, active, load);
+        eplb_u128 after = exact_peak(&shape, candidate, load);
+        assert_true(fabs(got.current_peak * PARTS - (double)before) <= 1e-9 * (double)before);
+        if (after >= before)
+            assert_int_equal(got.publish, 0);
+        else if (before - after > before / 1000000)
+            assert_int_equal(got.publish, got.sets_changed);
+        without_gain += after >= before;
+        published += got.publish;
+    }
+    printf("%d runs: %d published, %d without gain\n", RUNS, published, without_gain);
+    assert_true(published > RUNS / 10 && without_gain > RUNS / 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +330,8 @@ int main(void)
         cmocka_unit_test(long_lived_counts_keep_every_token),
         cmocka_unit_test(the_candidate_peak_is_never_below_the_exact_one),
         cmocka_unit_test(zero_gain_never_passes),
+        cmocka_unit_test(an_unmeasured_load_is_split_exactly),
+        cmocka_unit_test(unmeasured_gain_is_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
