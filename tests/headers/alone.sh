@@ -11,7 +11,7 @@ compiler=$1 language=$2 standard=$3 include=$4
 shift 4
 case $compiler in
 *-NOTFOUND)
-    echo "SKIP: no compiler for $language of this kind is installed (${compiler%-NOTFOUND})"
+    echo "SKIP: the compiler of this check (${compiler%-NOTFOUND}) is not installed"
     exit 77
     ;;
 esac
