@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The eplb authors
-# libeplb: everything from base to policy. libc, libm and pthread only; exported is what EPLB_API
+# libeplb: everything from base to executor. libc, libm and pthread only; exported is what EPLB_API
 # marks, everything else is hidden.
-set(EPLB_LIBRARY_FOLDERS base os config metrics placement load policy)
+set(EPLB_LIBRARY_FOLDERS base os config metrics placement wire load policy transport transport_threads migrate
+                         manager manager_shell executor executor_shell)
 foreach(folder IN LISTS EPLB_LIBRARY_FOLDERS)
-  list(APPEND eplb_library_objects $<TARGET_OBJECTS:eplb_${folder}>)
+  if(TARGET eplb_${folder})
+    list(APPEND eplb_library_objects $<TARGET_OBJECTS:eplb_${folder}>)
+    list(APPEND eplb_planted_objects $<TARGET_OBJECTS:eplb_${folder}_planted>)
+  endif()
 endforeach()
 
 add_library(eplb_static STATIC ${eplb_library_objects})
 set_target_properties(eplb_static PROPERTIES OUTPUT_NAME eplb)
 target_link_libraries(eplb_static PUBLIC m pthread)
+
+# For tests: the same, with fault hooks and planted bugs compiled in.
+add_library(eplb_static_planted STATIC EXCLUDE_FROM_ALL ${eplb_planted_objects})
+target_link_libraries(eplb_static_planted PUBLIC m pthread)
 
 add_library(eplb_shared SHARED ${eplb_library_objects})
 set_target_properties(eplb_shared PROPERTIES OUTPUT_NAME eplb VERSION ${PROJECT_VERSION} SOVERSION 0

@@ -8,9 +8,26 @@
 #ifndef BASE_LOG_LINES_H
 #define BASE_LOG_LINES_H
 
-#define EPLB_LOG_LINES(LINE)                                                                      \
-    LINE(WARNING, WARNING, "EPLB warning", 1, "message")                                          \
-    LINE(PLACEMENT_BENEFIT, INFO, "EPLB placement benefit", 7, "layer", "policy", "current_peak", \
+#define EPLB_LOG_LINES(LINE)                                                                                 \
+    LINE(WARNING, WARNING, "EPLB warning", 1, "message")                                                     \
+    LINE(MANAGER_START, INFO, "EPLB manager start", 4, "policy", "num_layers", "ep_size", "slots_per_rank")  \
+    LINE(REBALANCE, INFO, "EPLB rebalance", 4, "policy", "policy_ms", "layers_to_update", "num_layers")      \
+    LINE(HEARTBEAT, INFO, "EPLB heartbeat", 7, "path", "tasks_ok_since_last", "tasks_failed_since_last",     \
+         "layers_completed", "layers_timed_out", "last_sample_age_s", "last_prepare_tokens")                 \
+    LINE(STAGING_WARMED, INFO, "EPLB staging reservation warmed", 3, "rank", "bytes", "tensors")             \
+    LINE(LAYER_COMMITTED, INFO, "EPLB layer committed", 2, "layer", "generation")                            \
+    LINE(LAYER_ABORTED, WARNING, "EPLB layer aborted", 2, "layer", "reason")                                 \
+    LINE(PREPARE_EXPERT_WEIGHT, INFO, "prepare_expert_weight", 7, "layer", "rank", "prepare_token",          \
+         "table_size", "ms", "status", "reason")                                                             \
+    LINE(MATERIALIZE_EXPERT_WEIGHT, INFO, "materialize_expert_weight", 5, "layer", "rank",                   \
+         "activation_token", "ms", "status")                                                                 \
+    LINE(UPDATE_EXPERT_WEIGHT, INFO, "update_expert_weight", 11, "layer", "rank", "activation_token",        \
+         "mc2_mode", "changed_slots", "p2p_messages", "transfer_ms", "activation_ms", "total_ms", "outcome", \
+         "reason")                                                                                           \
+    LINE(WORKER_HEARTBEAT, INFO, "EPLB heartbeat", 8, "path", "rank", "tasks_ok_since_last",                 \
+         "tasks_failed_since_last", "layers_completed", "layers_timed_out", "last_sample_age_s",             \
+         "last_token")                                                                                       \
+    LINE(PLACEMENT_BENEFIT, INFO, "EPLB placement benefit", 7, "layer", "policy", "current_peak",            \
          "candidate_peak", "improvement", "threshold", "verdict")
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/planted.h"
 
 static size_t place(uint64_t window, uint64_t places)
 {
@@ -194,7 +195,8 @@ enum eplb_status eplb_aggregator_commit(struct eplb_aggregator *aggregator, int3
     memcpy(active, expert_ids, slots * sizeof *active);
     aggregator->generations[layer] = generation + 1;
     EPLB_ASSERT(eplb_aggregator_table(aggregator, layer, generation) != NULL);
-    memset(eplb_aggregator_physical_row(aggregator, layer), 0, slots * sizeof(int64_t));
+    if (!EPLB_PLANTED(WINDOW_NOT_CLEARED))
+        memset(eplb_aggregator_physical_row(aggregator, layer), 0, slots * sizeof(int64_t));
     return EPLB_OK;
 }
 

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The eplb authors */
+/**
+ * The manager: decides when to rebalance, and leads every layer from plan to switch. One per
+ * engine. Belongs to src/manager.
+ *
+ * The engine calls eplb_manager_submit before it hands a forward to the workers, and passes the
+ * command that it gets along with the forward's input to every rank; eplb_manager_outputs when all
+ * outputs of a forward are there; eplb_manager_dropped for a forward that was submitted and will
+ * not be run. Policies run in a thread of the manager's own, outside the lock that these calls
+ * take. docs/PROTOCOL.md tells the protocol.
+ */
+#ifndef EPLB_MANAGER_H
+#define EPLB_MANAGER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "eplb/clock.h"
+#include "eplb/load.h"
+#include "eplb/log.h"
+#include "eplb/placement.h"
+#include "eplb/policy.h"
+#include "eplb/status.h"
+#include "eplb/wire.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct eplb_group; /* eplb/group.h */
+
+/** Parameters. Set by eplb_manager_params_init, then changed by the host; values are copied at create. */
+struct eplb_manager_params {
+    size_t size;                       /**< sizeof(struct eplb_manager_params). */
+    struct eplb_shape shape;           /**< Filled by eplb_shape_init; ep_size >= 2. No default. */
+    const struct eplb_policy_ops *ops; /**< The policy; default balanced. */
+    double min_peak_load_improvement;  /**< Gate threshold, [0, 1]; default 0.05. */
+    int32_t update_interval_seconds;   /**< >= 0; default 1000; 0: at once. */
+    int32_t prepare_timeout_seconds;   /**< > 0; default 30. */
+    int32_t transfer_timeout_seconds;  /**< > 0; default 10. */
+    int32_t overlap;                   /**< Forwards submitted ahead of the output: 0 (default) or 1. */
+    uint64_t first_token;              /**< Above every token in the workers' levels; default 1. */
+    uint64_t first_seq;                /**< Number of the first forward; default 1. */
+    const int32_t *initial; /**< Legal table [L][R][K] that the workers run; NULL: the initial placement. */
+    const uint64_t *generations;     /**< Its generations, [L], as living workers have them; NULL: all 0. */
+    const int32_t *layer_ids;        /**< Names of the layers in messages, [L]; NULL: 0, 1, ... */
+    const struct eplb_group *group;  /**< For the decision record only; outlives the manager. No default. */
+    const struct eplb_log_sink *log; /**< Outlives the manager; NULL: no log. */
+    const struct eplb_clock *clock;  /**< Outlives the manager; default the system's. */
+};
+
+/** Writes the defaults. */
+EPLB_API void eplb_manager_params_init(struct eplb_manager_params *params);
+
+struct eplb_manager;
+
+/** Tokens of one DP rank's batch. Both zero: an empty batch. */
+struct eplb_dp_batch {
+    int64_t prefill_tokens; /**< >= 0 */
+    int64_t decode_tokens;  /**< >= 0 */
+};
+
+/** A forward that is about to be handed out. */
+struct eplb_forward {
+    size_t size;                         /**< sizeof(struct eplb_forward). */
+    uint64_t seq;                        /**< One more than the last one submitted, dropped ones included. */
+    const struct eplb_dp_batch *batches; /**< [num_batches], one per DP rank. */
+    int32_t num_batches;                 /**< >= 1. */
+    int warmup;                          /**< 1: graph warm-up or capture. */
+};
+
+/**
+ * Creates a manager and starts its thread.
+ *
+ * @return EPLB_OK; EPLB_INVALID with a sentence when a parameter is out of range; EPLB_NO_MEMORY
+ */
+EPLB_API enum eplb_status eplb_manager_create(const struct eplb_manager_params *params,
+                                              struct eplb_manager **manager, struct eplb_error *error);
+
+/** Stops and frees the manager. A policy run under way is waited for. NULL is allowed. */
+EPLB_API void eplb_manager_destroy(struct eplb_manager *manager);
+
+/**
+ * Tells of a forward before any rank is given it, and gets its command.
+ *
+ * @param command receives the command; its expert_ids point into the manager and are valid until
+ *                the next but one eplb_manager_submit
+ * @return EPLB_OK; the status and sentence with which the run must end. Thread-safe
+ */
+EPLB_API enum eplb_status eplb_manager_submit(struct eplb_manager *manager,
+                                              const struct eplb_forward *forward,
+                                              struct eplb_command *command, struct eplb_error *error);
+
+/**
+ * Tells that a submitted forward will not be run. Legal only while no rank was given it.
+ *
+ * @return EPLB_OK; the status and sentence with which the run must end. Thread-safe
+ */
+EPLB_API enum eplb_status eplb_manager_dropped(struct eplb_manager *manager, uint64_t seq,
+                                               struct eplb_error *error);
+
+/**
+ * Tells the outputs of a forward, in the order of submission.
+ *
+ * @param outputs     [num_outputs], EP rank r at outputs[r]; prefix NULL where a rank's output lacks.
+ *                    One of another forward or rank (seq, ep_rank) counts as lacking, with a warning
+ * @param num_outputs must be ep_size, else the sample is refused and the levels are ignored
+ * @return EPLB_OK; the status and sentence with which the run must end. Thread-safe
+ */
+EPLB_API enum eplb_status eplb_manager_outputs(struct eplb_manager *manager, uint64_t seq,
+                                               const struct eplb_worker_output *outputs, int32_t num_outputs,
+                                               struct eplb_error *error);
+
+/** Tells that a rank is dead. Idempotent, thread-safe; rank is in [0, ep_size). */
+EPLB_API void eplb_manager_rank_dead(struct eplb_manager *manager, int32_t rank);
+
+/** What is going on. */
+struct eplb_manager_status {
+    size_t size;                                   /**< sizeof(struct eplb_manager_status). */
+    int policy_running;                            /**< A policy run is under way. */
+    int round;                                     /**< A round is in progress. */
+    int32_t layers_waiting;                        /**< Layers of the round that have not begun. */
+    int32_t preparing_layer;                       /**< Layer row, or EPLB_NO_LAYER. */
+    int ready;                                     /**< That layer is ready. */
+    struct eplb_prepare_token prepare_token;       /**< Its token. */
+    int32_t activating_layer;                      /**< Layer row, or EPLB_NO_LAYER. */
+    struct eplb_activation_token activation_token; /**< Its token. */
+    int activation_stuck;                          /**< It was reported as stuck and still is. */
+    int64_t activation_age_ns;                     /**< Since its command was handed out. */
+    int64_t last_sample_age_ns;                    /**< -1: none yet. */
+    uint64_t policy_runs, policy_failures;         /**< Policy runs started; ended with a failure. */
+    uint64_t rounds;                               /**< Rounds with at least one layer. */
+    uint64_t layers_published;                     /**< Layers that passed the gate. */
+    uint64_t layers_committed;                     /**< Layers that switched. */
+    uint64_t layers_aborted;                       /**< Layers given up, for whatever reason. */
+    uint64_t layers_timed_out;                     /**< Of these, by the prepare timeout. */
+    uint64_t samples_taken, samples_refused, samples_lacking; /**< What became of the samples. */
+};
+
+/** Tells what is going on. Thread-safe. */
+EPLB_API void eplb_manager_status(struct eplb_manager *manager, struct eplb_manager_status *status);
+
+/**
+ * Copies the committed placement of a layer.
+ *
+ * @param layer      layer row, in [0, num_layers)
+ * @param expert_ids receives [ep_size][slots_per_rank]; NULL: only the generation is wanted
+ * @return its generation. Thread-safe
+ */
+EPLB_API uint64_t eplb_manager_placement(struct eplb_manager *manager, int32_t layer, int32_t *expert_ids);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The eplb authors */
+/**
+ * The shell around the manager core: a lock, a clock, the decision record, and one thread that
+ * runs policies and ticks.
+ */
+#include "eplb/manager.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/log_buffer.h"
+#include "eplb/group.h"
+#include "manager/core.h"
+#include "os/thread.h"
+
+/** How often time is told to the core while nothing else happens. */
+#define TICK_NS INT64_C(100000000)
+#define SECOND_NS INT64_C(1000000000)
+
+enum { COMMAND_TABLES = 2 };
+
+struct eplb_manager {
+    struct eplb_manager_core *core;
+    struct eplb_shape shape;
+    const struct eplb_group *group;
+    const struct eplb_log_sink *log;
+    const struct eplb_clock *clock;
+
+    struct eplb_mutex lock; /* everything below */
+    struct eplb_condition wake;
+    struct eplb_thread thread;
+    bool stopping;
+    bool run_policy;              /* the core asked for a policy run */
+    struct eplb_error stop_error; /* status EPLB_OK while the run may go on */
+    struct eplb_log_buffer pending;
+    struct eplb_log_sink pending_sink;
+    int32_t *tables; /* [COMMAND_TABLES][num_slots] of the last commands */
+    int32_t next_table;
+};
+
+void eplb_manager_params_init(struct eplb_manager_params *params)
+{
+    *params = (struct eplb_manager_params){.size = sizeof *params,
+                                           .ops = eplb_policy_find("balanced").ops,
+                                           .min_peak_load_improvement = 0.05,
+                                           .update_interval_seconds = 1000,
+                                           .prepare_timeout_seconds = 30,
+                                           .transfer_timeout_seconds = 10,
+                                           .first_token = 1,
+                                           .first_seq = 1,
+                                           .clock = eplb_clock_system()};
+}
+
+/** The command outlives the candidate that it names: another thread may drop that meanwhile. */
+static void copy_command(struct eplb_manager *manager, const struct eplb_command *from,
+                         struct eplb_command *to)
+{
+    *to = *from;
+    if (from->expert_ids == NULL)
+        return;
+    size_t slots = (size_t)manager->shape.num_slots;
+    int32_t *table = manager->tables + (size_t)manager->next_table * slots;
+    manager->next_table = (manager->next_table + 1) % COMMAND_TABLES;
+    memcpy(table, from->expert_ids, slots * sizeof *table);
+    to->expert_ids = table;
+}
+
+static void log_resolved(struct eplb_manager *manager, const struct eplb_manager_action *action)
+{
+    if (action->type == EPLB_MANAGER_COMMITTED)
+        EPLB_LOG(&manager->pending_sink, LAYER_COMMITTED, EPLB_VALUE_INT(action->layer),
+                 EPLB_VALUE_INT(action->generation));
+    else
+        EPLB_LOG(&manager->pending_sink, LAYER_ABORTED, EPLB_VALUE_INT(action->layer),
+                 EPLB_VALUE_TEXT(eplb_abort_reason_text(action->why)));
+}
+
+/** Does what the core asks for. Called with the lock held; nothing here blocks. */
+static void act(struct eplb_manager *manager, struct eplb_command *command)
+{
+    struct eplb_manager_action action;
+    while (eplb_manager_core_next(manager->core, &action)) {
+        switch (action.type) {
+        case EPLB_MANAGER_COMMAND:
+            EPLB_ASSERT(command != NULL);
+            copy_command(manager, action.command, command);
+            break;
+        case EPLB_MANAGER_OPEN_RECORD:
+            manager->group->record_open(manager->group->self, action.token);
+            break;
+        case EPLB_MANAGER_ABORT_RECORD:
+            manager->group->record_abort(manager->group->self, action.token);
+            break;
+        case EPLB_MANAGER_RUN_POLICY:
+            manager->run_policy = true;
+            eplb_condition_broadcast(&manager->wake);
+            break;
+        case EPLB_MANAGER_COMMITTED:
+        case EPLB_MANAGER_ABORTED:
+            log_resolved(manager, &action);
+            break;
+        case EPLB_MANAGER_STOP:
+            manager->stop_error = *action.error;
+            break;
+        }
+    }
+}
+
+/** One event under the lock. The log goes out after it. */
+static enum eplb_status step(struct eplb_manager *manager, const struct eplb_manager_event *event,
+                             struct eplb_command *command, struct eplb_error *error)
+{
+    struct eplb_log_buffer records;
+    eplb_mutex_lock(&manager->lock);
+    eplb_manager_core_step(manager->core, event, manager->clock->now(manager->clock->context));
+    act(manager, command);
+    struct eplb_error stop_error = manager->stop_error;
+    eplb_log_buffer_take(&manager->pending, &records);
+    eplb_mutex_unlock(&manager->lock);
+    eplb_log_buffer_flush(&records, manager->log);
+    if (stop_error.status != EPLB_OK && error != NULL)
+        *error = stop_error;
+    return stop_error.status;
+}
+
+static void run_policy(struct eplb_manager *manager)
+{
+    struct eplb_error reason = {.status = EPLB_OK};
+    struct eplb_manager_event done = {.type = EPLB_MANAGER_POLICY_DONE, .reason = reason.text};
+    done.status = eplb_manager_core_run_policy(manager->core, &reason);
+    step(manager, &done, NULL, NULL);
+}
+
+/** Waits for a policy run, a stop, or the next tick. Returns whether a policy run is wanted. */
+static bool wait_for_work(struct eplb_manager *manager, bool *stopping)
+{
+    int64_t deadline = eplb_clock_system()->now(NULL) + TICK_NS;
+    eplb_mutex_lock(&manager->lock);
+    while (!manager->stopping && !manager->run_policy &&
+           eplb_condition_wait_until(&manager->wake, &manager->lock, deadline))
+        continue;
+    bool wanted = manager->run_policy;
+    manager->run_policy = false;
+    *stopping = manager->stopping;
+    eplb_mutex_unlock(&manager->lock);
+    return wanted;
+}
+
+static void work(void *argument)
+{
+    struct eplb_manager *manager = argument;
+    const struct eplb_manager_event tick = {.type = EPLB_MANAGER_TICK};
+    bool stopping = false;
+    while (!stopping) {
+        if (wait_for_work(manager, &stopping))
+            run_policy(manager);
+        else if (!stopping)
+            step(manager, &tick, NULL, NULL);
+    }
+}
+
+static enum eplb_status check_params(const struct eplb_manager_params *params, struct eplb_error *error)
+{
+    if (params->size != sizeof *params)
+        EPLB_FAIL(EPLB_INVALID, "eplb_manager_params.size is %zu; this library's is %zu", params->size,
+                  sizeof *params);
+    if (params->group == NULL || params->clock == NULL || params->clock->now == NULL)
+        EPLB_FAIL(EPLB_INVALID, "a manager needs a process group and a clock");
+    if (params->shape.ep_size < 2)
+        EPLB_FAIL(EPLB_INVALID, "ep_size is %d; a manager balances 2 ranks or more", params->shape.ep_size);
+    if (params->group->num_ranks != params->shape.ep_size)
+        EPLB_FAIL(EPLB_INVALID, "the process group has %d ranks and ep_size is %d; they must be equal",
+                  params->group->num_ranks, params->shape.ep_size);
+    if (params->update_interval_seconds < 0 || params->prepare_timeout_seconds < 1 ||
+        params->transfer_timeout_seconds < 1)
+        EPLB_FAIL(EPLB_INVALID,
+                  "update interval %d s, prepare timeout %d s, transfer timeout %d s: allowed are 0 or "
+                  "more, 1 or more, 1 or more",
+                  params->update_interval_seconds, params->prepare_timeout_seconds,
+                  params->transfer_timeout_seconds);
+    return EPLB_OK;
+}
+
+static enum eplb_status create_core(struct eplb_manager *manager, const struct eplb_manager_params *params,
+                                    struct eplb_error *error)
+{
+    struct eplb_manager_core_params core = {
+        .shape = params->shape,
+        .ops = params->ops,
+        .min_peak_load_improvement = params->min_peak_load_improvement,
+        .update_interval_ns = params->update_interval_seconds * SECOND_NS,
+        .prepare_timeout_ns = params->prepare_timeout_seconds * SECOND_NS,
+        .transfer_timeout_ns = params->transfer_timeout_seconds * SECOND_NS,
+        .overlap = params->overlap,
+        .first_token = params->first_token,
+        .first_seq = params->first_seq,
+        .initial = params->initial,
+        .generations = params->generations,
+        .layer_ids = params->layer_ids,
+        .log = &manager->pending_sink,
+        .policy_log = params->log,
+    };
+    return eplb_manager_core_create(&core, &manager->core, error);
+}
+
+static enum eplb_status start(struct eplb_manager *manager, struct eplb_error *error)
+{
+    EPLB_TRY(eplb_mutex_init(&manager->lock, error));
+    enum eplb_status status = eplb_condition_init(&manager->wake, error);
+    if (status != EPLB_OK)
+        goto undo_lock;
+    status = eplb_thread_start(&manager->thread, "eplb-manager", work, manager, error);
+    if (status != EPLB_OK)
+        goto undo_wake;
+    return EPLB_OK;
+undo_wake:
+    eplb_condition_destroy(&manager->wake);
+undo_lock:
+    eplb_mutex_destroy(&manager->lock);
+    return status;
+}
+
+static void release(struct eplb_manager *manager)
+{
+    eplb_manager_core_destroy(manager->core);
+    free(manager->tables);
+    free(manager);
+}
+
+enum eplb_status eplb_manager_create(const struct eplb_manager_params *params, struct eplb_manager **manager,
+                                     struct eplb_error *error)
+{
+    EPLB_TRY(check_params(params, error));
+    struct eplb_manager *created = calloc(1, sizeof *created);
+    if (created == NULL)
+        EPLB_FAIL(EPLB_NO_MEMORY, "no memory for a manager");
+    created->shape = params->shape;
+    created->group = params->group;
+    created->log = params->log;
+    created->clock = params->clock;
+    created->pending_sink = eplb_log_buffer_sink(&created->pending);
+    created->tables = calloc(COMMAND_TABLES * (size_t)params->shape.num_slots, sizeof *created->tables);
+    enum eplb_status status = created->tables != NULL
+                                  ? create_core(created, params, error)
+                                  : eplb_fail(error, EPLB_NO_MEMORY, "no memory for a manager's commands");
+    if (status == EPLB_OK)
+        status = start(created, error);
+    if (status != EPLB_OK) {
+        release(created);
+        return status;
+    }
+    *manager = created;
+    return EPLB_OK;
+}
+
+void eplb_manager_destroy(struct eplb_manager *manager)
+{
+    if (manager == NULL)
+        return;
+    eplb_mutex_lock(&manager->lock);
+    manager->stopping = true;
+    eplb_mutex_unlock(&manager->lock);
+    eplb_condition_broadcast(&manager->wake);
+    eplb_thread_join(&manager->thread);
+    eplb_condition_destroy(&manager->wake);
+    eplb_mutex_destroy(&manager->lock);
+    release(manager);
+}
+
+enum eplb_status eplb_manager_submit(struct eplb_manager *manager, const struct eplb_forward *forward,
+                                     struct eplb_command *command, struct eplb_error *error)
+{
+    if (forward->size != sizeof *forward)
+        EPLB_FAIL(EPLB_INVALID, "eplb_forward.size is %zu; this library's is %zu", forward->size,
+                  sizeof *forward);
+    for (int32_t i = 0; i < forward->num_batches; i++)
+        if (forward->batches[i].prefill_tokens < 0 || forward->batches[i].decode_tokens < 0)
+            EPLB_FAIL(EPLB_INVALID,
+                      "forward %" PRIu64 ", DP rank %d: %" PRId64 " prefill and %" PRId64
+                      " decode tokens; both must be 0 or more",
+                      forward->seq, i, forward->batches[i].prefill_tokens, forward->batches[i].decode_tokens);
+    struct eplb_manager_event event = {.type = EPLB_MANAGER_SUBMIT,
+                                       .seq = forward->seq,
+                                       .batches = forward->batches,
+                                       .num_batches = forward->num_batches,
+                                       .warmup = forward->warmup != 0};
+    eplb_command_init(command, forward->seq);
+    return step(manager, &event, command, error);
+}
+
+enum eplb_status eplb_manager_dropped(struct eplb_manager *manager, uint64_t seq, struct eplb_error *error)
+{
+    struct eplb_manager_event event = {.type = EPLB_MANAGER_DROPPED, .seq = seq};
+    return step(manager, &event, NULL, error);
+}
+
+enum eplb_status eplb_manager_outputs(struct eplb_manager *manager, uint64_t seq,
+                                      const struct eplb_worker_output *outputs, int32_t num_outputs,
+                                      struct eplb_error *error)
+{
+    struct eplb_manager_event event = {
+        .type = EPLB_MANAGER_OUTPUTS, .seq = seq, .outputs = outputs, .num_outputs = num_outputs};
+    return step(manager, &event, NULL, error);
+}
+
+void eplb_manager_rank_dead(struct eplb_manager *manager, int32_t rank)
+{
+    struct eplb_manager_event event = {.type = EPLB_MANAGER_RANK_DEAD, .rank = rank};
+    EPLB_ASSERT(rank >= 0 && rank < manager->shape.ep_size);
+    step(manager, &event, NULL, NULL);
+}
+
+void eplb_manager_status(struct eplb_manager *manager, struct eplb_manager_status *status)
+{
+    eplb_mutex_lock(&manager->lock);
+    eplb_manager_core_status(manager->core, manager->clock->now(manager->clock->context), status);
+    eplb_mutex_unlock(&manager->lock);
+}
+
+uint64_t eplb_manager_placement(struct eplb_manager *manager, int32_t layer, int32_t *expert_ids)
+{
+    EPLB_ASSERT(layer >= 0 && layer < manager->shape.num_layers);
+    size_t slots = (size_t)manager->shape.num_slots;
+    eplb_mutex_lock(&manager->lock);
+    uint64_t generation = eplb_manager_core_generation(manager->core, layer);
+    if (expert_ids != NULL)
+        memcpy(expert_ids, eplb_manager_core_tables(manager->core) + (size_t)layer * slots,
+               slots * sizeof *expert_ids);
+    eplb_mutex_unlock(&manager->lock);
+    return generation;
+}

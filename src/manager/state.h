@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The eplb authors */
+/**
+ * Inside the manager core. Each file beside this one holds one part of the protocol; the state
+ * they share is here.
+ */
+#ifndef MANAGER_STATE_H
+#define MANAGER_STATE_H
+
+#include "base/arena.h"
+#include "base/assert.h"
+#include "base/log.h"
+#include "base/planted.h"
+#include "manager/core.h"
+
+/** State of one layer. See layer_state.c for what may follow what. */
+enum layer_state {
+    LAYER_IDLE,
+    LAYER_PREPARING,
+    LAYER_READY,
+    LAYER_ACTIVATING,
+};
+
+/** The layer that is preparing or ready. */
+struct preparing {
+    int32_t layer; /* EPLB_NO_LAYER: none */
+    struct eplb_prepare_token token;
+    bool sent;         /* a command that was not dropped carries it */
+    uint64_t seq;      /* the forward that carried it last */
+    int64_t sent_at;   /* when that forward was submitted */
+    int64_t output_at; /* when its output was processed; NEVER before */
+    int64_t ready_at;  /* when all live ranks had reported ok */
+    uint8_t *rank_ok;  /* [R] */
+};
+
+/** The layer that is activating. */
+struct activating {
+    int32_t layer; /* EPLB_NO_LAYER: none */
+    struct eplb_activation_token token;
+    struct eplb_prepare_token prepare_token;
+    bool handed_out;   /* a command that was not dropped carries it */
+    uint64_t seq;      /* the forward that carried it last */
+    int64_t handed_at; /* when that forward was submitted */
+    bool stuck;        /* reported as stuck */
+    uint8_t *outcome;  /* [R] enum eplb_activation_outcome as reported for this token */
+};
+
+/** A forward that was submitted and whose output has not been processed. */
+struct flight {
+    uint64_t seq;
+    int64_t submitted_at;
+    bool warmup;
+#if EPLB_TEST_BUILD
+    uint64_t *generations; /* [L] committed ones at submission, for a planted bug */
+#endif
+};
+
+enum { NEVER = -1 };
+
+struct eplb_manager_core {
+    struct eplb_manager_core_params params;
+    struct eplb_shape shape;
+    struct eplb_aggregator *aggregator;
+    struct eplb_planner *planner;
+
+    enum layer_state *layers; /* [L] */
+    uint8_t *waiting;         /* [L] of this round and not begun */
+    int32_t num_waiting;
+    bool round; /* from the start of a policy run to the end of its last layer */
+
+    bool policy_running;
+    int64_t policy_started_at;
+    bool timer_armed;
+    int64_t timer_due;
+    bool sample_since_run;
+    int64_t last_sample_at; /* NEVER: none */
+
+    struct preparing preparing;
+    struct activating activating;
+    uint64_t next_token;
+
+    struct flight *flights; /* [max_flights], the first num_flights in use, oldest first */
+    int32_t max_flights;
+    int32_t num_flights;
+    uint64_t next_seq;
+
+    uint8_t *dead; /* [R] */
+    int32_t num_dead;
+    struct eplb_worker_levels *last_levels; /* [R] as reported last */
+    struct eplb_rank_report *reports;       /* [R] scratch of a sample */
+    int32_t *replicas;                      /* [E] scratch of the gate */
+
+    bool stopped;
+    struct eplb_error stop_error;
+    struct eplb_command command;
+    struct eplb_manager_action *actions; /* [max_actions] of this event, taken from next_action */
+    int32_t max_actions;
+    int32_t num_actions;
+    int32_t next_action;
+
+    struct eplb_manager_status totals; /* the counters of the status only */
+    int64_t heartbeat_at;
+    uint64_t tasks_ok, tasks_failed; /* since the last heartbeat */
+};
+
+/* core.c */
+
+/** Queues an action and returns it for the caller to fill. */
+struct eplb_manager_action *eplb_manager_act(struct eplb_manager_core *core,
+                                             enum eplb_manager_action_type type);
+
+/** Ends the run with a sentence; the first one counts. */
+void eplb_manager_stop(struct eplb_manager_core *core, enum eplb_status status, const char *format, ...)
+    EPLB_PRINTF(3, 4);
+
+/** One warning to the log. */
+void eplb_manager_warn(struct eplb_manager_core *core, const char *format, ...) EPLB_PRINTF(2, 3);
+
+/** A layer's name in messages. */
+int32_t eplb_manager_layer_id(const struct eplb_manager_core *core, int32_t layer);
+
+/** A layer's part of a table of all layers. */
+static inline size_t eplb_manager_row(const struct eplb_manager_core *core, int32_t layer)
+{
+    EPLB_ASSERT(layer >= 0 && layer < core->shape.num_layers);
+    return (size_t)layer * (size_t)core->shape.num_slots;
+}
+
+/** Whether a rank's output is there: one of another forward or another rank is as good as lost. */
+static inline bool eplb_manager_has_output(const struct eplb_manager_event *event, int32_t rank)
+{
+    const struct eplb_worker_output *output = &event->outputs[rank];
+    return output->prefix != NULL && output->seq == event->seq && output->ep_rank == rank;
+}
+
+/* layer_state.c */
+
+/** The one place where a layer changes its state; asserts that it may. */
+void eplb_layer_enter(struct eplb_manager_core *core, int32_t layer, enum layer_state to);
+
+/* round.c: rules 1, 2 */
+
+/** Starts a policy run when the timer has fired, no round is in progress and there is a sample. */
+void eplb_round_start_if_due(struct eplb_manager_core *core, int64_t now);
+
+/** The policy run ended: its published layers form the round. */
+void eplb_round_policy_done(struct eplb_manager_core *core, const struct eplb_manager_event *event,
+                            int64_t now);
+
+/** Takes the next layer of the round, lowest first; EPLB_NO_LAYER when all have begun. */
+int32_t eplb_round_take_layer(struct eplb_manager_core *core);
+
+/** Gives a layer of the round up: its candidate is dropped, the round goes on. */
+void eplb_round_abort_layer(struct eplb_manager_core *core, int32_t layer, enum eplb_abort_reason why);
+
+/** Gives up every layer of the round that has not begun. */
+void eplb_round_abort_waiting(struct eplb_manager_core *core);
+
+/** Ends the round when none of its layers is left. */
+void eplb_round_end_if_over(struct eplb_manager_core *core);
+
+/* prepare.c: rule 4 */
+
+/** Puts a prepare into the command: a new one, or one whose command was dropped. */
+void eplb_prepare_hand_out(struct eplb_manager_core *core, struct eplb_command *command, int64_t now);
+
+/** One rank's level. */
+void eplb_prepare_report(struct eplb_manager_core *core, int32_t rank,
+                         const struct eplb_worker_levels *levels);
+
+/** The levels of a forward were all taken: ready, or the timer starts. */
+void eplb_prepare_output(struct eplb_manager_core *core, uint64_t seq, int64_t now);
+
+/** Judges the timeout. seq is the forward whose output was just processed, or 0 at a mere tick. */
+void eplb_prepare_judge(struct eplb_manager_core *core, uint64_t seq, int64_t now);
+
+/** The command of `seq` will not be run. */
+void eplb_prepare_dropped(struct eplb_manager_core *core, uint64_t seq);
+
+/** Gives up what is preparing or ready; nothing when there is none. */
+void eplb_prepare_abort(struct eplb_manager_core *core, enum eplb_abort_reason why);
+
+/* activation.c: rule 5 */
+
+/** Puts an activation into the command: one whose command was dropped, or that of the ready layer. */
+void eplb_activation_hand_out(struct eplb_manager_core *core, struct eplb_command *command, int64_t now);
+
+/** One rank's level. */
+void eplb_activation_report(struct eplb_manager_core *core, int32_t rank,
+                            const struct eplb_worker_levels *levels);
+
+/** Commits or aborts once all live ranks have reported. */
+void eplb_activation_resolve(struct eplb_manager_core *core);
+
+/** Names an activation that is stuck. seq is the forward whose output was just processed. */
+void eplb_activation_judge(struct eplb_manager_core *core, uint64_t seq, int64_t now);
+
+/** The command of `seq` will not be run. */
+void eplb_activation_dropped(struct eplb_manager_core *core, uint64_t seq);
+
+/** A rank died: what no rank was given is given up, for the rest the record decides. */
+void eplb_activation_rank_dead(struct eplb_manager_core *core);
+
+/* samples.c */
+
+/** Adds the outputs' counts to the window. False when the run was stopped. */
+bool eplb_samples_take(struct eplb_manager_core *core, const struct eplb_manager_event *event,
+                       const struct flight *flight, int64_t now);
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The eplb authors */
+/* Limits and their refusals, the order of what is shared, and how a group is made. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "transport/threads.h"
+
+#define LENGTH(array) (sizeof(array) / sizeof *(array))
+
+/* ---- limits ---- */
+
+static void limits_out_of_range_are_refused_with_a_sentence(void **state)
+{
+    (void)state;
+    const struct {
+        struct eplb_mesh_limits limits;
+        const char *text;
+    } cases[] = {
+        {{0, 1, 256, 256}, "a group's num_ranks is 0; allowed is 1 to 65536"},
+        {{65537, 1, 256, 256}, "a group's num_ranks is 65537; allowed is 1 to 65536"},
+        {{2, 0, 256, 256}, "a group's max_ops is 0; allowed is 1 to 65536"},
+        {{2, 65537, 256, 256}, "a group's max_ops is 65537; allowed is 1 to 65536"},
+        {{2, 1, 128, 256},
+         "a group's transfer_ring_bytes is 128; allowed are powers of two from 256 to 2147483648"},
+        {{2, 1, 256, 768},
+         "a group's collective_ring_bytes is 768; allowed are powers of two from 256 to 2147483648"},
+        {{2, 1, UINT64_C(1) << 32, 256},
+         "a group's transfer_ring_bytes is 4294967296; allowed are powers of two from 256 to 2147483648"},
+    };
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct eplb_error error;
+        struct eplb_threads *threads = NULL;
+        assert_int_equal(eplb_threads_create(&cases[i].limits, &threads, &error), EPLB_INVALID);
+        assert_string_equal(error.text, cases[i].text);
+        assert_null(threads);
+    }
+}
+
+static void a_group_that_no_memory_holds_is_refused(void **state)
+{
+    (void)state;
+    const struct eplb_mesh_limits limits = {EPLB_MAX_RANKS, EPLB_MAX_OPS, EPLB_MAX_RING_BYTES,
+                                            EPLB_MAX_RING_BYTES};
+    struct eplb_threads *threads = NULL;
+    struct eplb_error error;
+    assert_int_equal(eplb_threads_create(&limits, &threads, &error), EPLB_NO_MEMORY);
+    assert_string_equal(error.text,
+                        "no memory for a group of 65536 ranks with 65536 operations each, and rings "
+                        "of 2147483648 and 2147483648 bytes per pair");
+    assert_null(threads);
+}
+
+static void the_default_limits_are_these(void **state)
+{
+    (void)state;
+    const struct eplb_mesh_limits limits = eplb_threads_limits(8);
+    assert_int_equal(limits.num_ranks, 8);
+    assert_int_equal(limits.max_ops, 256);
+    assert_int_equal(limits.transfer_ring_bytes, 131072);
+    assert_int_equal(limits.collective_ring_bytes, 16384);
+}
+
+/* ---- layout ---- */
+
+static ptrdiff_t offset_of(const void *part, const unsigned char *start)
+{
+    return (const unsigned char *)part - start;
+}
+
+/* Three ranks, five operations each: where everything is that processes must agree on. */
+static void what_is_shared_lies_here(void **state)
+{
+    (void)state;
+    const struct eplb_mesh_limits limits = {3, 5, 1024, 256};
+    const struct eplb_waker waker = {0};
+    struct eplb_arena arena;
+    eplb_arena_init(&arena, NULL, 0);
+    eplb_mesh_take(&arena, &limits, &waker);
+    assert_int_equal(arena.used, 192 + 64 + 3 * 64 + 15 * 64 + 9 * (320 + 1024 + 256));
+    unsigned char *start = eplb_arena_block(arena.used);
+    assert_non_null(start);
+    eplb_arena_init(&arena, start, arena.used);
+    struct eplb_mesh mesh = eplb_mesh_take(&arena, &limits, &waker);
+    assert_false(arena.overflow);
+    assert_int_equal(offset_of(mesh.head, start), 0);
+    assert_int_equal(offset_of(mesh.votes, start), 192);
+    assert_int_equal(offset_of(mesh.members, start), 256);
+    assert_int_equal(offset_of(eplb_mesh_want(&mesh, 0, 0), start), 448);
+    assert_int_equal(offset_of(eplb_mesh_want(&mesh, 2, 4), start), 448 + 14 * 64);
+    assert_int_equal(offset_of(eplb_mesh_link(&mesh, 0, 0), start), 1408);
+    assert_int_equal(offset_of(eplb_mesh_link(&mesh, 2, 1), start), 1408 + 7 * 1600);
+    assert_int_equal(offset_of(eplb_mesh_transfer_pipe(&mesh, 0, 1).ring, start), 1408 + 1600 + 320);
+    assert_int_equal(offset_of(eplb_mesh_collective_pipe(&mesh, 0, 1).ring, start), 1408 + 1600 + 1344);
+    eplb_arena_free(start);
+}
+
+/* ---- groups ---- */
+
+static void views_say_who_they_are(void **state)
+{
+    (void)state;
+    const struct eplb_mesh_limits limits = {3, 5, 256, 256};
+    struct eplb_threads *threads;
+    assert_int_equal(eplb_threads_create(&limits, &threads, NULL), EPLB_OK);
+    for (int32_t rank = EPLB_NO_RANK; rank < 3; rank++) {
+        const struct eplb_group *group = eplb_threads_group(threads, rank);
+        assert_int_equal(group->size, sizeof *group);
+        assert_int_equal(group->rank, rank);
+        assert_int_equal(group->num_ranks, 3);
+        assert_int_equal(group->max_ops, rank == EPLB_NO_RANK ? 0 : 5);
+    }
+    eplb_threads_destroy(threads);
+    eplb_threads_destroy(NULL);
+}
+
+/* ---- bells ---- */
+
+struct beds {
+    int slept;
+    int woken[2];
+};
+
+static void count_sleep(void *context, int32_t rank, const _Atomic uint32_t *bell, uint32_t heard,
+                        int64_t deadline)
+{
+    struct beds *beds = context;
+    beds->slept++;
+    assert_int_equal(rank, 1);
+    assert_int_equal(heard, atomic_load(bell));
+    assert_int_equal(deadline, 77);
+}
+
+static void count_wake(void *context, int32_t rank, _Atomic uint32_t *bell)
+{
+    (void)bell;
+    ((struct beds *)context)->woken[rank]++;
+}
+
+/* A ring costs no call when nobody sleeps, and nobody sleeps when it has rung since. */
+static void only_sleepers_are_woken(void **state)
+{
+    (void)state;
+    struct beds beds = {0};
+    const struct eplb_mesh_limits limits = {2, 1, 256, 256};
+    const struct eplb_waker waker = {.context = &beds, .sleep = count_sleep, .wake = count_wake};
+    struct eplb_arena arena;
+    eplb_arena_init(&arena, NULL, 0);
+    eplb_mesh_take(&arena, &limits, &waker);
+    void *block = eplb_arena_block(arena.used);
+    eplb_arena_init(&arena, block, arena.used);
+    struct eplb_mesh mesh = eplb_mesh_take(&arena, &limits, &waker);
+
+    uint32_t heard = eplb_mesh_hear(&mesh, 1);
+    eplb_mesh_ring(&mesh, 1);
+    eplb_mesh_sleep(&mesh, 1, heard, 77);
+    assert_int_equal(beds.slept, 0);
+    heard = eplb_mesh_hear(&mesh, 1);
+    eplb_mesh_ring(&mesh, 0);
+    eplb_mesh_sleep(&mesh, 1, heard, 77);
+    assert_int_equal(beds.slept, 1);
+    assert_int_equal(beds.woken[0] + beds.woken[1], 0);
+
+    atomic_store(&mesh.members[1].sleepers, 1);
+    eplb_mesh_ring(&mesh, 1);
+    eplb_mesh_ring_all(&mesh);
+    assert_int_equal(beds.woken[0], 0);
+    assert_int_equal(beds.woken[1], 2);
+
+    assert_int_equal(eplb_mesh_deaths(&mesh), 0);
+    eplb_mesh_bury(&mesh, 0);
+    eplb_mesh_bury(&mesh, 0);
+    assert_int_equal(eplb_mesh_deaths(&mesh), 1);
+    assert_true(eplb_mesh_is_dead(&mesh, 0));
+    assert_false(eplb_mesh_is_dead(&mesh, 1));
+    assert_int_equal(beds.woken[1], 3);
+    eplb_arena_free(block);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(limits_out_of_range_are_refused_with_a_sentence),
+        cmocka_unit_test(a_group_that_no_memory_holds_is_refused),
+        cmocka_unit_test(the_default_limits_are_these),
+        cmocka_unit_test(what_is_shared_lies_here),
+        cmocka_unit_test(views_say_who_they_are),
+        cmocka_unit_test(only_sleepers_are_woken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
