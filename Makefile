@@ -37,7 +37,7 @@ bench: all ## Run the benchmarks
 	set -e; for program in $(RELEASE)/bench_*; do echo "+ $$program"; $$program; done
 
 install: all ## Install below PREFIX (default /usr/local); DESTDIR is honoured
-	cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+	cmake --preset release -DCMAKE_INSTALL_PREFIX="$(PREFIX)"
 	cmake --build --preset release
 	cmake --install $(RELEASE)
 

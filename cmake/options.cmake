@@ -5,7 +5,7 @@ add_library(eplb_flags INTERFACE)
 target_compile_definitions(eplb_flags INTERFACE _GNU_SOURCE)
 target_compile_options(eplb_flags INTERFACE
   -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef
-  -Wwrite-strings -Wpointer-arith -Wcast-qual -Wformat=2 -Werror
+  -Wwrite-strings -Wpointer-arith -Wcast-qual -Wformat=2 $<$<BOOL:${EPLB_WERROR}>:-Werror>
   -fvisibility=hidden -fno-strict-overflow -ffp-contract=off -fno-common)
 if(EPLB_SANITIZE)
   target_compile_options(eplb_flags INTERFACE

@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+#include "base/utf8.h"
+
 #define STATUS_TEXT(name, value, exit_code, text) \
     case EPLB_##name:                             \
         return text;
@@ -27,12 +29,15 @@ int eplb_status_exit_code(enum eplb_status status)
     return 1;
 }
 
-/* A sentence may quote a path or a file's text; whatever is in them, it stays one line. */
-static void blank_control_characters(char *text)
+/* A sentence may quote a path or a file's text; whatever is in them, it stays one line of text. */
+static void clean(char *text)
 {
-    for (; *text != '\0'; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            *text = ' ';
+    while (*text != '\0') {
+        size_t bytes = eplb_utf8_printable(text);
+        if (bytes == 0)
+            *text = (unsigned char)*text < 0x20 ? ' ' : '?';
+        text += bytes == 0 ? 1 : bytes;
+    }
 }
 
 enum eplb_status eplb_fail(struct eplb_error *error, enum eplb_status status, const char *format, ...)
@@ -45,6 +50,6 @@ enum eplb_status eplb_fail(struct eplb_error *error, enum eplb_status status, co
     if (vsnprintf(error->text, sizeof error->text, format, arguments) < 0)
         error->text[0] = '\0';
     va_end(arguments);
-    blank_control_characters(error->text);
+    clean(error->text);
     return status;
 }

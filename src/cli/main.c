@@ -24,11 +24,7 @@ static const struct eplb_command_doc top_doc = {
         "\n"
         "Commands: plan computes placements for a recorded load.\n"
         "\n"
-        "Exit codes: 0 ok; 1 internal or input/output error; 2 wrong input or usage; 3 verification failed; "
-        "4 a "
-        "rank died; 5 a rank is silent or a hook hangs; 6 shared memory of another layout; 7 instance name "
-        "in "
-        "use; 130 and 143 ended by a signal.",
+        "Exit codes: 0 ok; 1 internal or input/output error; 2 wrong input or usage.",
     .examples = "eplb plan --load=load.json --ep_size=8\n"
                 "eplb plan --help\n",
 };

@@ -144,6 +144,18 @@ static enum eplb_status read_load(struct plan *plan, struct eplb_error *error)
                      &reason, error);
 }
 
+/** Says what of a placement file is not used: nothing is dropped without a word. */
+static void warn_unused(const struct plan *plan, const char *path, const struct eplb_placement_file *given)
+{
+    if (given->weights != NULL)
+        eplb_cli_warn("%s has weights; loads count as split evenly here, and no weights are written",
+                      eplb_input_name(path));
+    for (int32_t row = 0; row < given->shape.num_layers; row++)
+        if (eplb_placement_file_row(&plan->current, given->layer_ids[row]) < 0)
+            eplb_cli_warn("%s has layer %d, which the load has not; it is left out", eplb_input_name(path),
+                          given->layer_ids[row]);
+}
+
 /** The current placement of the load's layers: from the file, else the initial one. */
 static enum eplb_status read_current(struct plan *plan, struct eplb_error *error)
 {
@@ -159,6 +171,8 @@ static enum eplb_status read_current(struct plan *plan, struct eplb_error *error
     enum eplb_status status = eplb_placement_file_match(&given, shape->num_experts, shape->ep_size,
                                                         shape->redundant_experts_num, &reason);
     status = name_file(status, path, &reason, error);
+    if (status == EPLB_OK)
+        warn_unused(plan, path, &given);
     size_t slots = (size_t)shape->num_slots;
     for (int32_t layer = 0; status == EPLB_OK && layer < shape->num_layers; layer++) {
         int32_t row = eplb_placement_file_row(&given, ids[layer]);
@@ -268,8 +282,20 @@ static void say_options(const struct plan *plan)
         eplb_cli_warn("enable_eplb is false, so these have no effect: %s", list);
 }
 
+/** A recording is not to be lost to a mistyped name. */
+static enum eplb_status check_output(const struct plan *plan, struct eplb_error *error)
+{
+    const char *output = plan->config.own.output;
+    const char *load = plan->config.own.load;
+    if (output != NULL && load != NULL && eplb_file_is_same(output, load))
+        EPLB_FAIL(EPLB_USAGE, "--output=%s is the file of --load; the recording would be lost",
+                  eplb_input_name(output));
+    return EPLB_OK;
+}
+
 static enum eplb_status run(struct plan *plan, struct eplb_error *error)
 {
+    EPLB_TRY(check_output(plan, error));
     EPLB_TRY(read_load(plan, error));
     EPLB_TRY(allocate(plan, error));
     EPLB_TRY(read_current(plan, error));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The eplb authors */
+#include "base/utf8.h"
 #include "config/pages.h"
 
 static void put_json_text(const struct eplb_text_sink *sink, const char *text)

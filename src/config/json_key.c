@@ -13,7 +13,7 @@ enum { MAX_EDITS = 2, SHARE_OF_LENGTH = 5 };
 
 #define KEY(name, ...) #name,
 static const char *const our_keys[] = {EPLB_ENGINE_OPTIONS(KEY) EPLB_RESERVED_OPTIONS(KEY)};
-enum { NUM_KEYS = sizeof our_keys / sizeof our_keys[0] };
+enum { NUM_KEYS = sizeof our_keys / sizeof our_keys[0], NUM_BUILT_KEYS = EPLB_NUM_ENGINE_OPTIONS };
 
 /** Sizes of other kinds of parallelism, near ep_size in spelling only. */
 static const char *const host_keys[] = {"cp_size", "dp_size", "etp_size", "mp_size",
@@ -27,11 +27,22 @@ static bool is_one_of(const char *key, const char *const *keys, size_t count)
     return false;
 }
 
+static bool has_our_prefix(const char *key)
+{
+    return strncmp(key, "eplb_", 5) == 0;
+}
+
+/** A name without our prefix that is reserved for later may well be the host engine's own by now. */
+static bool is_ours(const char *key)
+{
+    return is_one_of(key, our_keys, has_our_prefix(key) ? NUM_KEYS : NUM_BUILT_KEYS);
+}
+
 static bool is_misspelt(const char *key)
 {
-    if (strncmp(key, "eplb_", 5) == 0)
+    if (has_our_prefix(key))
         return true;
-    for (size_t i = 0; i < NUM_KEYS; i++) {
+    for (size_t i = 0; i < NUM_BUILT_KEYS; i++) {
         size_t distance = eplb_edit_distance(key, our_keys[i]);
         if (distance <= MAX_EDITS && distance * SHARE_OF_LENGTH <= strlen(our_keys[i]))
             return true;
@@ -54,7 +65,7 @@ enum eplb_status eplb_json_key(const char *key, const char *file, enum eplb_json
 {
     if (strcmp(key, "sources") == 0)
         *kind = EPLB_KEY_SOURCES;
-    else if (is_one_of(key, our_keys, NUM_KEYS))
+    else if (is_ours(key))
         *kind = EPLB_KEY_OPTION;
     else if (is_one_of(key, host_keys, sizeof host_keys / sizeof host_keys[0]))
         *kind = EPLB_KEY_HOST;

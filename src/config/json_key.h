@@ -18,7 +18,8 @@ enum eplb_json_key {
 
 /**
  * Tells what a key is. A key that starts with `eplb_`, or differs from one of ours by at most two
- * edits and a fifth of that one's length, is refused as misspelt.
+ * edits and a fifth of that one's length, is refused as misspelt. A name without that prefix that is
+ * only reserved counts as the host's.
  *
  * @return EPLB_OK with *kind set; EPLB_INVALID with key, file and the nearest known name
  */

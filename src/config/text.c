@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/utf8.h"
 
 enum { PAGE_WIDTH = 80, MAX_PIECE = 512, MAX_UTF8 = 4 };
 
@@ -45,41 +46,13 @@ void eplb_text_wrap(const struct eplb_text_sink *sink, size_t indent, const char
     eplb_text_put(sink, "\n");
 }
 
-size_t eplb_utf8_length(const char *text)
-{
-    /* The allowed second bytes exclude overlong forms, surrogates and anything past U+10FFFF. */
-    static const struct {
-        unsigned char first, last;
-        unsigned char second_min, second_max;
-        unsigned char length;
-    } forms[] = {
-        {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
-        {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4},
-        {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
-    };
-    const unsigned char *bytes = (const unsigned char *)text;
-    if (bytes[0] < 0x80)
-        return bytes[0] != '\0';
-    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
-        if (bytes[0] < forms[i].first || bytes[0] > forms[i].last)
-            continue;
-        if (bytes[1] < forms[i].second_min || bytes[1] > forms[i].second_max)
-            return 0;
-        for (size_t j = 2; j < forms[i].length; j++)
-            if (bytes[j] < 0x80 || bytes[j] > 0xbf)
-                return 0;
-        return forms[i].length;
-    }
-    return 0;
-}
-
 void eplb_text_shown(char shown[EPLB_SHOWN_TEXT], const char *text)
 {
     static const char more[] = "...";
     size_t length = 0;
     while (*text != '\0' && length + MAX_UTF8 + sizeof more <= EPLB_SHOWN_TEXT) {
-        size_t bytes = eplb_utf8_length(text);
-        if (bytes == 0 || (unsigned char)*text < 0x20 || *text == 0x7f) {
+        size_t bytes = eplb_utf8_printable(text);
+        if (bytes == 0) {
             shown[length++] = '?';
             text++;
             continue;

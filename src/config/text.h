@@ -24,9 +24,6 @@ void eplb_text_printf(const struct eplb_text_sink *sink, const char *format, ...
 /** Puts a paragraph as lines of at most 80 columns, each indented. */
 void eplb_text_wrap(const struct eplb_text_sink *sink, size_t indent, const char *paragraph);
 
-/** Bytes of the UTF-8 character at text, 1 to 4; 0 when it is malformed or the end of the text. */
-size_t eplb_utf8_length(const char *text);
-
 /** Bytes that eplb_text_shown needs. */
 #define EPLB_SHOWN_TEXT 72
 

@@ -226,3 +226,11 @@ enum eplb_status eplb_file_write_atomic(const char *path, const void *data, size
     free(target);
     return status;
 }
+
+bool eplb_file_is_same(const char *one, const char *other)
+{
+    struct stat first;
+    struct stat second;
+    return stat(one, &first) == 0 && stat(other, &second) == 0 && S_ISREG(first.st_mode) &&
+           first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}

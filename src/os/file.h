@@ -6,6 +6,7 @@
 #ifndef OS_FILE_H
 #define OS_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "eplb/status.h"
@@ -27,7 +28,7 @@ enum eplb_status eplb_file_read(const char *path, char **bytes, size_t *size, st
 /**
  * Replaces a file's content. At every moment, even if this process is killed or others write the
  * same path, the path holds one complete content: that of before or that of one of the writers.
- * A symbolic link is followed. A new file gets the mode that the umask leaves, a replaced one
+ * A symbolic link to a file is followed. A new file gets the mode that the umask leaves, a replaced one
  * keeps its mode. A pipe, terminal or device cannot be replaced and is written to directly.
  *
  * @return EPLB_INVALID when the path is a directory or lies in none; EPLB_IO when the content
@@ -35,5 +36,8 @@ enum eplb_status eplb_file_read(const char *path, char **bytes, size_t *size, st
  */
 enum eplb_status eplb_file_write_atomic(const char *path, const void *data, size_t size,
                                         struct eplb_error *error);
+
+/** Whether two paths lead to the same regular file; false when one of them leads nowhere. */
+bool eplb_file_is_same(const char *one, const char *other);
 
 #endif

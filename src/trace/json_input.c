@@ -22,6 +22,9 @@ static enum eplb_status refuse_document(const struct eplb_input *input, const js
     case json_error_stack_overflow:
         EPLB_FAIL(EPLB_INVALID, "%s:%d:%d: brackets are nested deeper than any file that is read here needs",
                   input->name, problem->line, problem->column);
+    case json_error_duplicate_key:
+        EPLB_FAIL(EPLB_INVALID, "%s:%d:%d: %s; a key stands once in an object", input->name, problem->line,
+                  problem->column, problem->text);
     default:
         EPLB_FAIL(EPLB_INVALID, "%s:%d:%d: not JSON: %s", input->name, problem->line, problem->column,
                   problem->text);

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "config/text.h"
 
 static void utf8_lengths(void **state)

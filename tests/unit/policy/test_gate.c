@@ -52,6 +52,20 @@ static void equality_publishes(void **state)
     assert_benefit(gate(&shape, contiguous, crossed, edge_load, edge_load, 0), 100, 95, 0.05, 1, 1);
 }
 
+/** 49 * (1 / 49) is less than 1 in doubles; whether there is a gain is not left to them. */
+static void a_gain_of_rounding_only_is_none(void **state)
+{
+    (void)state;
+    static const int32_t active[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    static const int32_t candidate[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+    static const int64_t logical[8] = {49, 49, 49, 49, 49, 49, 49, 49};
+    static const int64_t physical[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    struct eplb_shape shape = tables_shape(8, 4, 0);
+    struct eplb_benefit got = gate(&shape, active, candidate, logical, physical, 0);
+    assert_true(got.improvement > 0);
+    assert_int_equal(got.publish, 0);
+}
+
 /** The tolerance is a billionth of the threshold: for decimal thresholds that binary cannot hold. */
 static void the_tolerance_is_relative(void **state)
 {
@@ -322,6 +336,7 @@ int main(void)
         cmocka_unit_test(the_tolerance_is_relative),
         cmocka_unit_test(an_unchanged_table_is_not_published),
         cmocka_unit_test(no_gain_is_not_published_at_threshold_zero),
+        cmocka_unit_test(a_gain_of_rounding_only_is_none),
         cmocka_unit_test(a_worse_plan_is_not_published),
         cmocka_unit_test(one_hot_expert_split_four_ways_gains_three_quarters),
         cmocka_unit_test(the_candidate_is_scaled_to_the_measured_total),

@@ -139,7 +139,7 @@ static void json_errors_have_a_place(void **state)
     (void)state;
     refuses("{\n \"format\": x}", "in:2:12: not JSON: invalid token near 'x'");
     refuses("{\"format\":\"a\",\n\"format\":\"b\"}",
-            "in:2:8: not JSON: duplicate object key near '\"format\"'");
+            "in:2:8: duplicate object key near '\"format\"'; a key stands once in an object");
     refuses("{} {}", "in:1:4: not JSON: end of file expected near '{'");
     refuses(LOAD "\"num_experts\":1,\"steps\":[{\"load\":[[9223372036854775808]]}]}",
             "in:1:78: too big integer near '9223372036854775808'; no number of that size is allowed");
