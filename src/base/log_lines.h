@@ -12,8 +12,9 @@
     LINE(WARNING, WARNING, "EPLB warning", 1, "message")                                                     \
     LINE(MANAGER_START, INFO, "EPLB manager start", 4, "policy", "num_layers", "ep_size", "slots_per_rank")  \
     LINE(REBALANCE, INFO, "EPLB rebalance", 4, "policy", "policy_ms", "layers_to_update", "num_layers")      \
-    LINE(HEARTBEAT, INFO, "EPLB heartbeat", 7, "path", "tasks_ok_since_last", "tasks_failed_since_last",     \
-         "layers_completed", "layers_timed_out", "last_sample_age_s", "last_prepare_tokens")                 \
+    LINE(HEARTBEAT, INFO, "EPLB heartbeat", 8, "path", "rank", "tasks_ok_since_last",                        \
+         "tasks_failed_since_last", "layers_completed", "layers_timed_out", "last_sample_age_s",             \
+         "last_tokens")                                                                                      \
     LINE(STAGING_WARMED, INFO, "EPLB staging reservation warmed", 3, "rank", "bytes", "tensors")             \
     LINE(LAYER_COMMITTED, INFO, "EPLB layer committed", 2, "layer", "generation")                            \
     LINE(LAYER_ABORTED, WARNING, "EPLB layer aborted", 2, "layer", "reason")                                 \
@@ -24,9 +25,6 @@
     LINE(UPDATE_EXPERT_WEIGHT, INFO, "update_expert_weight", 11, "layer", "rank", "activation_token",        \
          "mc2_mode", "changed_slots", "p2p_messages", "transfer_ms", "activation_ms", "total_ms", "outcome", \
          "reason")                                                                                           \
-    LINE(WORKER_HEARTBEAT, INFO, "EPLB heartbeat", 8, "path", "rank", "tasks_ok_since_last",                 \
-         "tasks_failed_since_last", "layers_completed", "layers_timed_out", "last_sample_age_s",             \
-         "last_token")                                                                                       \
     LINE(PLACEMENT_BENEFIT, INFO, "EPLB placement benefit", 7, "layer", "policy", "current_peak",            \
          "candidate_peak", "improvement", "threshold", "verdict")
 

@@ -99,7 +99,7 @@ static void commit(struct eplb_manager_core *core)
     EPLB_ASSERT(status == EPLB_OK);
     (void)status;
     core->totals.layers_committed++;
-    core->tasks_ok++;
+    core->layers_tasks.ok++;
     struct eplb_manager_action *action = eplb_manager_act(core, EPLB_MANAGER_COMMITTED);
     action->layer = layer;
     action->generation = eplb_manager_core_generation(core, layer);

@@ -324,23 +324,28 @@ static void list_prepare_tokens(const struct eplb_manager_core *core, char *text
                                    rank, core->last_levels[rank].prepare_token.value);
 }
 
+static void log_path(struct eplb_manager_core *core, const char *path, struct path_tasks *tasks,
+                     const char *tokens, int64_t now)
+{
+    double sample_age = core->last_sample_at == NEVER ? -1.0 : (double)(now - core->last_sample_at) / 1e9;
+    EPLB_LOG(core->params.log, HEARTBEAT, EPLB_VALUE_TEXT(path), EPLB_VALUE_TEXT("all"),
+             EPLB_VALUE_INT(tasks->ok), EPLB_VALUE_INT(tasks->failed),
+             EPLB_VALUE_INT(core->totals.layers_committed), EPLB_VALUE_INT(core->totals.layers_timed_out),
+             EPLB_VALUE_REAL(sample_age), EPLB_VALUE_TEXT(tokens));
+    *tasks = (struct path_tasks){0};
+}
+
 static void log_heartbeat(struct eplb_manager_core *core, int64_t now)
 {
-    char tokens[512];
     if (core->heartbeat_at == NEVER)
         core->heartbeat_at = now;
     if (now - core->heartbeat_at < HEARTBEAT_SECONDS * INT64_C(1000000000))
         return;
+    char tokens[512];
     core->heartbeat_at = now;
     list_prepare_tokens(core, tokens, sizeof tokens);
-    EPLB_LOG(
-        core->params.log, HEARTBEAT, EPLB_VALUE_TEXT("manager"), EPLB_VALUE_INT(core->tasks_ok),
-        EPLB_VALUE_INT(core->tasks_failed), EPLB_VALUE_INT(core->totals.layers_committed),
-        EPLB_VALUE_INT(core->totals.layers_timed_out),
-        EPLB_VALUE_REAL(core->last_sample_at == NEVER ? -1.0 : (double)(now - core->last_sample_at) / 1e9),
-        EPLB_VALUE_TEXT(tokens));
-    core->tasks_ok = 0;
-    core->tasks_failed = 0;
+    log_path(core, "rebalance", &core->rebalance, "", now);
+    log_path(core, "manager", &core->layers_tasks, tokens, now);
 }
 
 static void dispatch(struct eplb_manager_core *core, const struct eplb_manager_event *event, int64_t now)

@@ -54,11 +54,11 @@ void eplb_round_policy_done(struct eplb_manager_core *core, const struct eplb_ma
     }
     if (event->status != EPLB_OK) {
         core->totals.policy_failures++;
-        core->tasks_failed++;
+        core->rebalance.failed++;
         eplb_manager_warn(core, "policy run failed: %s",
                           event->reason == NULL ? eplb_status_text(event->status) : event->reason);
     } else {
-        core->tasks_ok++;
+        core->rebalance.ok++;
     }
     collect_published(core);
     EPLB_LOG(core->params.log, REBALANCE, EPLB_VALUE_TEXT(core->params.ops->name),
@@ -87,7 +87,7 @@ void eplb_round_abort_layer(struct eplb_manager_core *core, int32_t layer, enum 
     eplb_planner_abort_layer(core->planner, layer);
     core->totals.layers_aborted++;
     core->totals.layers_timed_out += why == EPLB_ABORT_TIMEOUT;
-    core->tasks_failed++;
+    core->layers_tasks.failed++;
     struct eplb_manager_action *action = eplb_manager_act(core, EPLB_MANAGER_ABORTED);
     action->layer = layer;
     action->why = why;

@@ -57,6 +57,12 @@ struct flight {
 
 enum { NEVER = -1 };
 
+/** What one path did since the last heartbeat. */
+struct path_tasks {
+    uint64_t ok;
+    uint64_t failed;
+};
+
 struct eplb_manager_core {
     struct eplb_manager_core_params params;
     struct eplb_shape shape;
@@ -100,7 +106,8 @@ struct eplb_manager_core {
 
     struct eplb_manager_status totals; /* the counters of the status only */
     int64_t heartbeat_at;
-    uint64_t tasks_ok, tasks_failed; /* since the last heartbeat */
+    struct path_tasks rebalance;    /* policy runs */
+    struct path_tasks layers_tasks; /* layers that became ready, were committed or given up */
 };
 
 /* core.c */

@@ -364,19 +364,19 @@ static void test_heartbeats_of_both_paths(void **state)
     pass_a_minute(&solo, 2);
     assert_non_null(strstr(w->log, "EPLB heartbeat | path=executor | rank=0 | tasks_ok_since_last=1 | "
                                    "tasks_failed_since_last=0 | layers_completed=1 | layers_timed_out=0 | "
-                                   "last_sample_age_s=61 | last_token=1\n"));
+                                   "last_sample_age_s=61 | last_tokens=1\n"));
     assert_non_null(strstr(w->log, "EPLB heartbeat | path=p2p | rank=0 | tasks_ok_since_last=1 | "
                                    "tasks_failed_since_last=0 | layers_completed=1 | layers_timed_out=0 | "
-                                   "last_sample_age_s=61 | last_token=1\n"));
+                                   "last_sample_age_s=61 | last_tokens=1\n"));
     assert_int_equal(worker_await_prepare(w, 2), EPLB_PREPARE_OK);
     pass_a_minute(&solo, 3);
     assert_non_null(strstr(w->log,
                            "path=executor | rank=0 | tasks_ok_since_last=1 | tasks_failed_since_last=0 "
                            "| layers_completed=2 | layers_timed_out=0 | last_sample_age_s=61 | "
-                           "last_token=2\n"));
+                           "last_tokens=2\n"));
     assert_non_null(strstr(w->log, "path=p2p | rank=0 | tasks_ok_since_last=0 | tasks_failed_since_last=0 | "
                                    "layers_completed=1 | layers_timed_out=0 | last_sample_age_s=61 | "
-                                   "last_token=1\n"));
+                                   "last_tokens=1\n"));
     solo_destroy(&solo);
 }
 

@@ -364,7 +364,8 @@ static void a_failing_policy_leaves_the_placement(void **state)
     assert_int_equal(bench_status(&bench).policy_failures, 1);
     bench_wait(&bench, 60);
     bench_tick(&bench);
-    assert_logged("EPLB heartbeat | path=manager | tasks_ok_since_last=0 | tasks_failed_since_last=1");
+    assert_logged(
+        "EPLB heartbeat | path=rebalance | rank=all | tasks_ok_since_last=0 | tasks_failed_since_last=1");
     bench_end(&bench);
 }
 
