@@ -28,7 +28,8 @@
 extern "C" {
 #endif
 
-struct eplb_group; /* eplb/group.h */
+struct eplb_group;   /* eplb/group.h */
+struct eplb_metrics; /* eplb/metrics.h */
 
 /** Parameters. Set by eplb_manager_params_init, then changed by the host; values are copied at create. */
 struct eplb_manager_params {
@@ -45,6 +46,8 @@ struct eplb_manager_params {
     const int32_t *initial; /**< Legal table [L][R][K] that the workers run; NULL: the initial placement. */
     const uint64_t *generations;     /**< Its generations, [L], as living workers have them; NULL: all 0. */
     const int32_t *layer_ids;        /**< Names of the layers in messages, [L]; NULL: 0, 1, ... */
+    int64_t expert_bytes;            /**< Bytes of one expert, for the metric of moved bytes; default 0. */
+    struct eplb_metrics *metrics;    /**< Counted into; outlives the manager; NULL: no metrics. */
     const struct eplb_group *group;  /**< For the decision record only; outlives the manager. No default. */
     const struct eplb_log_sink *log; /**< Outlives the manager; NULL: no log. */
     const struct eplb_clock *clock;  /**< Outlives the manager; default the system's. */
@@ -135,6 +138,8 @@ struct eplb_manager_status {
     uint64_t layers_committed;                     /**< Layers that switched. */
     uint64_t layers_aborted;                       /**< Layers given up, for whatever reason. */
     uint64_t layers_timed_out;                     /**< Of these, by the prepare timeout. */
+    uint64_t slots_moved;                          /**< Slots that commits gave another expert. */
+    uint64_t slots_sent; /**< Of these, those whose weights came from another rank. */
     uint64_t samples_taken, samples_refused, samples_lacking; /**< What became of the samples. */
 };
 

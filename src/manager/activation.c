@@ -88,9 +88,21 @@ void eplb_activation_report(struct eplb_manager_core *core, int32_t rank,
         activating->outcome[rank] = (uint8_t)levels->activation_outcome;
 }
 
-static void commit(struct eplb_manager_core *core)
+static void count_moves(struct eplb_manager_core *core, int32_t layer)
+{
+    size_t row = eplb_manager_row(core, layer);
+    int32_t count =
+        eplb_placement_diff(&core->shape, eplb_planner_active(core->planner) + row,
+                            eplb_planner_candidates(core->planner) + row, core->diff_scratch, core->moves);
+    core->totals.slots_moved += (uint64_t)count;
+    for (int32_t i = 0; i < count; i++)
+        core->totals.slots_sent += core->moves[i].kind == EPLB_MOVE_P2P;
+}
+
+static void commit(struct eplb_manager_core *core, int64_t now)
 {
     int32_t layer = core->activating.layer;
+    count_moves(core, layer);
     core->activating.layer = EPLB_NO_LAYER;
     eplb_layer_enter(core, layer, LAYER_IDLE);
     eplb_planner_commit_layer(core->planner, layer);
@@ -103,6 +115,7 @@ static void commit(struct eplb_manager_core *core)
     struct eplb_manager_action *action = eplb_manager_act(core, EPLB_MANAGER_COMMITTED);
     action->layer = layer;
     action->generation = eplb_manager_core_generation(core, layer);
+    action->wait_ns = now - core->activating.handed_at;
     eplb_round_end_if_over(core);
 }
 
@@ -124,7 +137,7 @@ static void count_outcomes(const struct eplb_manager_core *core, int32_t counts[
     }
 }
 
-void eplb_activation_resolve(struct eplb_manager_core *core)
+void eplb_activation_resolve(struct eplb_manager_core *core, int64_t now)
 {
     struct activating *activating = &core->activating;
     if (activating->layer == EPLB_NO_LAYER || !activating->handed_out)
@@ -134,7 +147,7 @@ void eplb_activation_resolve(struct eplb_manager_core *core)
     if (counts[EPLB_ACTIVATION_NONE] > 0)
         return;
     if (counts[EPLB_ACTIVATION_KEPT] == 0)
-        commit(core);
+        commit(core, now);
     else if (counts[EPLB_ACTIVATION_SWITCHED] == 0)
         abort_layer(core, core->num_dead > 0 ? EPLB_ABORT_RANK_DEAD : EPLB_ABORT_KEPT);
     else
@@ -171,17 +184,17 @@ void eplb_activation_judge(struct eplb_manager_core *core, uint64_t seq, int64_t
                       (double)(now - activating->handed_at) / 1e9, missing);
 }
 
-void eplb_activation_dropped(struct eplb_manager_core *core, uint64_t seq)
+void eplb_activation_dropped(struct eplb_manager_core *core, uint64_t seq, int64_t now)
 {
     struct activating *activating = &core->activating;
     if (activating->layer == EPLB_NO_LAYER || !activating->handed_out || activating->seq != seq)
         return;
     activating->handed_out = false;
     if (core->num_dead > 0 && !EPLB_PLANTED(DROPPED_AFTER_ABORT))
-        eplb_activation_rank_dead(core);
+        eplb_activation_rank_dead(core, now);
 }
 
-void eplb_activation_rank_dead(struct eplb_manager_core *core)
+void eplb_activation_rank_dead(struct eplb_manager_core *core, int64_t now)
 {
     struct activating *activating = &core->activating;
     if (activating->layer == EPLB_NO_LAYER)
@@ -190,5 +203,5 @@ void eplb_activation_rank_dead(struct eplb_manager_core *core)
     if (!activating->handed_out || EPLB_PLANTED(DEATH_ABORTS_DECIDED))
         abort_layer(core, EPLB_ABORT_RANK_DEAD);
     else
-        eplb_activation_resolve(core);
+        eplb_activation_resolve(core, now);
 }

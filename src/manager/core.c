@@ -85,6 +85,8 @@ static struct eplb_manager_core *layout(struct eplb_arena *arena,
     parts.last_levels = eplb_arena_take(arena, ranks, sizeof *parts.last_levels);
     parts.reports = eplb_arena_take(arena, ranks, sizeof *parts.reports);
     parts.replicas = eplb_arena_take(arena, (size_t)params->shape.num_experts, sizeof *parts.replicas);
+    parts.moves = eplb_arena_take(arena, (size_t)params->shape.num_slots, sizeof *parts.moves);
+    parts.diff_scratch = eplb_arena_take(arena, 1, eplb_placement_diff_scratch(&params->shape));
     parts.actions = eplb_arena_take(arena, (size_t)parts.max_actions, sizeof *parts.actions);
     int32_t *layer_ids = eplb_arena_take(arena, params->layer_ids == NULL ? 0 : layers, sizeof *layer_ids);
 #if EPLB_TEST_BUILD
@@ -243,13 +245,13 @@ static void remove_flight(struct eplb_manager_core *core, int32_t index)
     core->flights[core->num_flights] = removed;
 }
 
-static void dropped(struct eplb_manager_core *core, uint64_t seq)
+static void dropped(struct eplb_manager_core *core, uint64_t seq, int64_t now)
 {
     for (int32_t i = 0; i < core->num_flights; i++)
         if (core->flights[i].seq == seq) {
             remove_flight(core, i);
             eplb_prepare_dropped(core, seq);
-            eplb_activation_dropped(core, seq);
+            eplb_activation_dropped(core, seq, now);
             return;
         }
     eplb_manager_stop(core, EPLB_INVALID, "forward %" PRIu64 " was dropped and is not in flight", seq);
@@ -296,12 +298,12 @@ static void outputs(struct eplb_manager_core *core, const struct eplb_manager_ev
         return;
     take_levels(core, event);
     eplb_prepare_output(core, event->seq, now);
-    eplb_activation_resolve(core);
+    eplb_activation_resolve(core, now);
     eplb_prepare_judge(core, event->seq, now);
     eplb_activation_judge(core, event->seq, now);
 }
 
-static void rank_dead(struct eplb_manager_core *core, int32_t rank)
+static void rank_dead(struct eplb_manager_core *core, int32_t rank, int64_t now)
 {
     EPLB_ASSERT(rank >= 0 && rank < core->shape.ep_size);
     if (core->dead[rank])
@@ -310,7 +312,7 @@ static void rank_dead(struct eplb_manager_core *core, int32_t rank)
     core->num_dead++;
     eplb_prepare_abort(core, EPLB_ABORT_RANK_DEAD);
     eplb_round_abort_waiting(core);
-    eplb_activation_rank_dead(core);
+    eplb_activation_rank_dead(core, now);
 }
 
 /** The last prepare token that each rank reported, `rank:token,...`: whoever lags behind stands out. */
@@ -355,7 +357,7 @@ static void dispatch(struct eplb_manager_core *core, const struct eplb_manager_e
         submit(core, event, now);
         break;
     case EPLB_MANAGER_DROPPED:
-        dropped(core, event->seq);
+        dropped(core, event->seq, now);
         break;
     case EPLB_MANAGER_OUTPUTS:
         outputs(core, event, now);
@@ -364,7 +366,7 @@ static void dispatch(struct eplb_manager_core *core, const struct eplb_manager_e
         eplb_round_policy_done(core, event, now);
         break;
     case EPLB_MANAGER_RANK_DEAD:
-        rank_dead(core, event->rank);
+        rank_dead(core, event->rank, now);
         break;
     case EPLB_MANAGER_TICK:
         eplb_prepare_judge(core, 0, now);

@@ -82,6 +82,7 @@ struct eplb_manager_action {
     int32_t layer;
     uint64_t generation;
     enum eplb_abort_reason why;
+    int64_t wait_ns; /* COMMITTED: from the hand-out of the activation to the last report */
     const struct eplb_error *error;
 };
 

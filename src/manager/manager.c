@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@
 #include "base/log_buffer.h"
 #include "eplb/group.h"
 #include "manager/core.h"
+#include "metrics/metrics.h"
 #include "os/thread.h"
 
 /** How often time is told to the core while nothing else happens. */
@@ -31,6 +33,8 @@ struct eplb_manager {
     const struct eplb_group *group;
     const struct eplb_log_sink *log;
     const struct eplb_clock *clock;
+    struct eplb_metrics *metrics;
+    int64_t expert_bytes;
 
     struct eplb_mutex lock; /* everything below */
     struct eplb_condition wake;
@@ -42,6 +46,7 @@ struct eplb_manager {
     struct eplb_log_sink pending_sink;
     int32_t *tables; /* [COMMAND_TABLES][num_slots] of the last commands */
     int32_t next_table;
+    struct eplb_manager_status counted; /* what the metrics hold already */
 };
 
 void eplb_manager_params_init(struct eplb_manager_params *params)
@@ -71,8 +76,10 @@ static void copy_command(struct eplb_manager *manager, const struct eplb_command
     to->expert_ids = table;
 }
 
-static void log_resolved(struct eplb_manager *manager, const struct eplb_manager_action *action)
+static void tell_resolved(struct eplb_manager *manager, const struct eplb_manager_action *action)
 {
+    if (action->type == EPLB_MANAGER_COMMITTED && manager->metrics != NULL)
+        eplb_metrics_set(manager->metrics, EPLB_METRIC_LAST_ACTIVATION_WAIT, action->wait_ns);
     if (action->type == EPLB_MANAGER_COMMITTED)
         EPLB_LOG(&manager->pending_sink, LAYER_COMMITTED, EPLB_VALUE_INT(action->layer),
                  EPLB_VALUE_INT(action->generation));
@@ -103,13 +110,54 @@ static void act(struct eplb_manager *manager, struct eplb_command *command)
             break;
         case EPLB_MANAGER_COMMITTED:
         case EPLB_MANAGER_ABORTED:
-            log_resolved(manager, &action);
+            tell_resolved(manager, &action);
             break;
         case EPLB_MANAGER_STOP:
             manager->stop_error = *action.error;
             break;
         }
     }
+}
+
+static const struct {
+    enum eplb_metric metric;
+    size_t offset; /* of the total in struct eplb_manager_status */
+} totals[] = {
+    {EPLB_METRIC_SAMPLES_TAKEN, offsetof(struct eplb_manager_status, samples_taken)},
+    {EPLB_METRIC_SAMPLES_REFUSED, offsetof(struct eplb_manager_status, samples_refused)},
+    {EPLB_METRIC_SAMPLES_LACKING, offsetof(struct eplb_manager_status, samples_lacking)},
+    {EPLB_METRIC_REBALANCES_STARTED, offsetof(struct eplb_manager_status, policy_runs)},
+    {EPLB_METRIC_LAYERS_PUBLISHED, offsetof(struct eplb_manager_status, layers_published)},
+    {EPLB_METRIC_LAYERS_ACTIVATED, offsetof(struct eplb_manager_status, layers_committed)},
+    {EPLB_METRIC_LAYERS_ABORTED, offsetof(struct eplb_manager_status, layers_aborted)},
+    {EPLB_METRIC_LAYERS_TIMED_OUT, offsetof(struct eplb_manager_status, layers_timed_out)},
+    {EPLB_METRIC_MOVED_SLOTS, offsetof(struct eplb_manager_status, slots_moved)},
+};
+
+static uint64_t total_at(const struct eplb_manager_status *status, size_t offset)
+{
+    uint64_t total;
+    memcpy(&total, (const char *)status + offset, sizeof total);
+    return total;
+}
+
+/** Brings the metrics up to the core's totals. Called with the lock held. */
+static void count(struct eplb_manager *manager)
+{
+    if (manager->metrics == NULL)
+        return;
+    struct eplb_manager_status now;
+    const struct eplb_manager_status *before = &manager->counted;
+    eplb_manager_core_status(manager->core, manager->clock->now(manager->clock->context), &now);
+    for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++)
+        eplb_metrics_add(manager->metrics, totals[i].metric,
+                         (int64_t)(total_at(&now, totals[i].offset) - total_at(before, totals[i].offset)));
+    eplb_metrics_add(manager->metrics, EPLB_METRIC_MOVED_BYTES,
+                     (int64_t)(now.slots_sent - before->slots_sent) * manager->expert_bytes);
+    eplb_metrics_set(manager->metrics, EPLB_METRIC_ACTIVATION_STUCK, now.activation_stuck);
+    if (now.last_sample_age_ns >= 0)
+        eplb_metrics_set(manager->metrics, EPLB_METRIC_LAST_SAMPLE_AGE, now.last_sample_age_ns);
+    manager->counted = now;
 }
 
 /** One event under the lock. The log goes out after it. */
@@ -120,6 +168,7 @@ static enum eplb_status step(struct eplb_manager *manager, const struct eplb_man
     eplb_mutex_lock(&manager->lock);
     eplb_manager_core_step(manager->core, event, manager->clock->now(manager->clock->context));
     act(manager, command);
+    count(manager);
     struct eplb_error stop_error = manager->stop_error;
     eplb_log_buffer_take(&manager->pending, &records);
     eplb_mutex_unlock(&manager->lock);
@@ -133,7 +182,11 @@ static void run_policy(struct eplb_manager *manager)
 {
     struct eplb_error reason = {.status = EPLB_OK};
     struct eplb_manager_event done = {.type = EPLB_MANAGER_POLICY_DONE, .reason = reason.text};
+    int64_t began = manager->clock->now(manager->clock->context);
     done.status = eplb_manager_core_run_policy(manager->core, &reason);
+    if (manager->metrics != NULL)
+        eplb_metrics_observe(manager->metrics, EPLB_METRIC_POLICY_SECONDS,
+                             manager->clock->now(manager->clock->context) - began);
     step(manager, &done, NULL, NULL);
 }
 
@@ -170,6 +223,8 @@ static enum eplb_status check_params(const struct eplb_manager_params *params, s
     if (params->size != sizeof *params)
         EPLB_FAIL(EPLB_INVALID, "eplb_manager_params.size is %zu; this library's is %zu", params->size,
                   sizeof *params);
+    if (params->expert_bytes < 0)
+        EPLB_FAIL(EPLB_INVALID, "expert_bytes is %" PRId64 "; it must be 0 or more", params->expert_bytes);
     if (params->group == NULL || params->clock == NULL || params->clock->now == NULL)
         EPLB_FAIL(EPLB_INVALID, "a manager needs a process group and a clock");
     if (params->shape.ep_size < 2)
@@ -244,6 +299,8 @@ enum eplb_status eplb_manager_create(const struct eplb_manager_params *params, s
     created->group = params->group;
     created->log = params->log;
     created->clock = params->clock;
+    created->metrics = params->metrics;
+    created->expert_bytes = params->expert_bytes;
     created->pending_sink = eplb_log_buffer_sink(&created->pending);
     created->tables = calloc(COMMAND_TABLES * (size_t)params->shape.num_slots, sizeof *created->tables);
     enum eplb_status status = created->tables != NULL

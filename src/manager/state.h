@@ -95,6 +95,8 @@ struct eplb_manager_core {
     struct eplb_worker_levels *last_levels; /* [R] as reported last */
     struct eplb_rank_report *reports;       /* [R] scratch of a sample */
     int32_t *replicas;                      /* [E] scratch of the gate */
+    struct eplb_move *moves;                /* [num_slots] scratch of a commit */
+    void *diff_scratch;
 
     bool stopped;
     struct eplb_error stop_error;
@@ -197,16 +199,16 @@ void eplb_activation_report(struct eplb_manager_core *core, int32_t rank,
                             const struct eplb_worker_levels *levels);
 
 /** Commits or aborts once all live ranks have reported. */
-void eplb_activation_resolve(struct eplb_manager_core *core);
+void eplb_activation_resolve(struct eplb_manager_core *core, int64_t now);
 
 /** Names an activation that is stuck. seq is the forward whose output was just processed. */
 void eplb_activation_judge(struct eplb_manager_core *core, uint64_t seq, int64_t now);
 
 /** The command of `seq` will not be run. */
-void eplb_activation_dropped(struct eplb_manager_core *core, uint64_t seq);
+void eplb_activation_dropped(struct eplb_manager_core *core, uint64_t seq, int64_t now);
 
 /** A rank died: what no rank was given is given up, for the rest the record decides. */
-void eplb_activation_rank_dead(struct eplb_manager_core *core);
+void eplb_activation_rank_dead(struct eplb_manager_core *core, int64_t now);
 
 /* samples.c */
 

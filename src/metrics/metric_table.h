@@ -38,7 +38,9 @@
     METRIC(LAST_SAMPLE_AGE, GAUGE, SECONDS, "eplb_last_sample_age_seconds",           \
            "Time since the last load sample was taken.")                              \
     METRIC(LAST_ACTIVATION_WAIT, GAUGE, SECONDS, "eplb_last_activation_wait_seconds", \
-           "Time that the last activation waited for the reports of all ranks.")
+           "Time that the last activation waited for the reports of all ranks.")         \
+    METRIC(ACTIVATION_STUCK, GAUGE, ONE, "eplb_activation_stuck",                     \
+           "1 while an activation lacks a report for too long, else 0.")
 
 /**
  * Upper bounds of the buckets of every histogram, in nanoseconds, ascending. From a small model's

@@ -13,6 +13,7 @@
 
 #include "eplb/group.h"
 #include "eplb/manager.h"
+#include "metrics/metrics.h"
 
 enum { RANKS = 2, EXPERTS = 4, SLOTS = 3, LAYERS = 2 };
 
@@ -40,6 +41,8 @@ static const struct eplb_group group = {.size = sizeof group,
                                         .record_open = note_open,
                                         .record_abort = note_abort};
 
+static struct eplb_metrics *metrics; /* of the next manager; NULL: none */
+
 static struct eplb_manager *create(const struct eplb_policy_ops *ops)
 {
     struct eplb_manager_params params;
@@ -50,6 +53,8 @@ static struct eplb_manager *create(const struct eplb_policy_ops *ops)
     assert_int_equal(eplb_shape_init(&params.shape, LAYERS, EXPERTS, RANKS, 1, &error), EPLB_OK);
     params.update_interval_seconds = 0;
     params.group = &group;
+    params.metrics = metrics;
+    params.expert_bytes = 1000;
     if (ops != NULL)
         params.ops = ops;
     if (eplb_manager_create(&params, &manager, &error) != EPLB_OK)
@@ -122,6 +127,31 @@ static void a_round_goes_through(void **state)
     assert_int_equal(eplb_placement_check(&shape, table, NULL), EPLB_OK);
     assert_int_not_equal(memcmp(table, initial, sizeof table), 0);
     eplb_manager_destroy(manager);
+}
+
+static void the_metrics_tell_what_happened(void **state)
+{
+    (void)state;
+    assert_int_equal(eplb_metrics_create(&metrics, NULL), EPLB_OK);
+    struct eplb_manager *manager = create(NULL);
+    struct workers workers = {.seq = 0};
+    struct eplb_manager_status status = {.layers_committed = 0};
+    int64_t give_up = eplb_clock_system()->now(NULL) + PATIENCE_NS;
+    while (status.layers_committed < LAYERS && eplb_clock_system()->now(NULL) < give_up) {
+        forward(manager, &workers);
+        eplb_manager_status(manager, &status);
+        sched_yield();
+    }
+    assert_int_equal(eplb_metrics_get(metrics, EPLB_METRIC_SAMPLES_TAKEN), workers.seq);
+    assert_int_equal(eplb_metrics_get(metrics, EPLB_METRIC_LAYERS_ACTIVATED), LAYERS);
+    assert_int_equal(eplb_metrics_get(metrics, EPLB_METRIC_MOVED_SLOTS), status.slots_moved);
+    assert_true(status.slots_moved > 0 && status.slots_sent > 0 && status.slots_sent <= status.slots_moved);
+    assert_int_equal(eplb_metrics_get(metrics, EPLB_METRIC_MOVED_BYTES), 1000 * status.slots_sent);
+    assert_true(eplb_metrics_get(metrics, EPLB_METRIC_LAST_ACTIVATION_WAIT) >= 0);
+    assert_int_equal(eplb_metrics_get(metrics, EPLB_METRIC_ACTIVATION_STUCK), 0);
+    eplb_manager_destroy(manager);
+    eplb_metrics_destroy(metrics);
+    metrics = NULL;
 }
 
 static _Atomic int policy_gate; /* 1: the slow policy may go on */
@@ -207,6 +237,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_round_goes_through),
+        cmocka_unit_test(the_metrics_tell_what_happened),
         cmocka_unit_test(a_slow_policy_does_not_stop_the_forwards),
         cmocka_unit_test(parameters_are_checked),
         cmocka_unit_test(a_stop_leaves_nothing_behind),

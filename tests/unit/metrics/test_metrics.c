@@ -71,20 +71,23 @@ static void new_metrics_expose_zeros(void **state)
                                      "0") COUNTER("eplb_moved_slots_total",
                                                   "Physical slots that activations gave another expert.", "0")
                     COUNTER("eplb_moved_bytes_total",
-                            "Bytes of expert weights that activations sent between ranks.", "0")
-                        HEAD("eplb_policy_seconds", "histogram",
-                             "Duration of one policy run over all layers.") BUCKET("0.0001", "0")
-                            BUCKET("0.0003", "0") BUCKET("0.001", "0") BUCKET("0.003", "0")
-                                BUCKET("0.01", "0") BUCKET("0.03", "0") BUCKET("0.1", "0") BUCKET("0.3", "0")
-                                    BUCKET("1", "0") BUCKET("3", "0") BUCKET("10", "0") BUCKET(
-                                        "+Inf", "0") "eplb_policy_seconds_sum 0\neplb_policy_seconds_count "
-                                                     "0\n" GAUGE("eplb_last_sample_age_seconds",
-                                                                 "Time since the last load sample was taken.",
-                                                                 "NaN")
-                                                         GAUGE("eplb_last_activation_wait_seconds",
-                                                               "Time that the last activation waited for the "
-                                                               "reports of all ranks.",
-                                                               "NaN"));
+                            "Bytes of expert weights that activations sent between ranks.",
+                            "0") HEAD("eplb_policy_seconds", "histogram",
+                                      "Duration of one policy run over all layers.") BUCKET("0.0001", "0")
+                        BUCKET("0.0003", "0") BUCKET("0.001", "0") BUCKET("0.003", "0") BUCKET(
+                            "0.01", "0") BUCKET("0.03", "0") BUCKET("0.1", "0") BUCKET("0.3", "0")
+                            BUCKET("1", "0") BUCKET("3", "0") BUCKET("10", "0") BUCKET(
+                                "+Inf", "0") "eplb_policy_seconds_sum 0\neplb_policy_seconds_count "
+                                             "0\n" GAUGE("eplb_last_sample_age_seconds",
+                                                         "Time since the last load sample was taken.", "NaN")
+                                                 GAUGE("eplb_last_activation_wait_seconds",
+                                                       "Time that the last activation waited for the "
+                                                       "reports of all ranks.",
+                                                       "NaN")
+                                                     GAUGE("eplb_activation_stuck",
+                                                           "1 while an activation lacks a report for too "
+                                                           "long, else 0.",
+                                                           "NaN"));
     eplb_metrics_destroy(metrics);
 }
 
@@ -143,7 +146,11 @@ static void counts_appear_in_the_page(void **state)
                                              GAUGE("eplb_last_activation_wait_seconds",
                                                    "Time that the last activation waited for the reports of "
                                                    "all ranks.",
-                                                   "0.000000001"));
+                                                   "0.000000001")
+                                                 GAUGE("eplb_activation_stuck",
+                                                       "1 while an activation lacks a report for too long, "
+                                                       "else 0.",
+                                                       "NaN"));
     eplb_metrics_destroy(metrics);
 }
 
