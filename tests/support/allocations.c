@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The eplb authors */
-#include "unit/policy/allocations.h"
+#include "support/allocations.h"
 
 #include <stddef.h>
 
