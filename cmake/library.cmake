@@ -5,10 +5,8 @@
 set(EPLB_LIBRARY_FOLDERS base os config metrics placement wire load policy transport transport_threads migrate
                          manager manager_shell executor executor_shell)
 foreach(folder IN LISTS EPLB_LIBRARY_FOLDERS)
-  if(TARGET eplb_${folder})
-    list(APPEND eplb_library_objects $<TARGET_OBJECTS:eplb_${folder}>)
-    list(APPEND eplb_planted_objects $<TARGET_OBJECTS:eplb_${folder}_planted>)
-  endif()
+  list(APPEND eplb_library_objects $<TARGET_OBJECTS:eplb_${folder}>)
+  list(APPEND eplb_planted_objects $<TARGET_OBJECTS:eplb_${folder}_planted>)
 endforeach()
 
 add_library(eplb_static STATIC ${eplb_library_objects})

@@ -6,7 +6,7 @@
  *
  * Shapes: E = num_experts, R = ep_size, K = slots_per_rank, L = num_layers. Loads are token counts
  * in [0, EPLB_MAX_LOAD]. All arithmetic that decides a table is exact, so every rank, build and
- * machine gets the same bytes.
+ * machine gets the same bytes. Costs count the P = R * K slots and the C = P - E copies of a layer.
  */
 #ifndef EPLB_POLICY_H
 #define EPLB_POLICY_H
@@ -60,6 +60,9 @@ struct eplb_policy_choice {
  * Finds a policy by the text of eplb_policy_kind, ignoring case: `balanced`, `greedy`, and the
  * historical names flat, deepseek_flat, deepseek-flat, hier, hierarchical, deepseek_hier and
  * deepseek-hier, which mean balanced. Any other text means greedy. Thread-safe.
+ *
+ * A layer costs either policy O(E + C log E) for the copies, O(P log P) for sorting, and for packing
+ * O(P * (R + K)) on most loads, O(P * R * K) at worst.
  */
 EPLB_API struct eplb_policy_choice eplb_policy_find(const char *kind);
 
@@ -76,7 +79,7 @@ struct eplb_benefit {
 /**
  * The gate. Publishes when some rank's set of experts changes, improvement > 0 and improvement >=
  * threshold - 1e-9 * threshold; equality publishes. Nothing is published for a logical load of 0.
- * Pure and thread-safe.
+ * Pure and thread-safe. O(P + R * E / 64).
  *
  * @param active    legal placement [R][K]
  * @param candidate legal placement [R][K]
@@ -98,7 +101,7 @@ struct eplb_balance {
 };
 
 /**
- * Peak and bounds of a placement under a load. Pure and thread-safe.
+ * Peak and bounds of a placement under a load. Pure and thread-safe. O(P).
  *
  * @param expert_ids legal placement [R][K]
  * @param load       [E]
@@ -110,7 +113,7 @@ EPLB_API struct eplb_balance eplb_balance_of(const struct eplb_shape *shape, con
 /**
  * Splits a logical load evenly over the replicas of a placement: what the physical load would be
  * if nothing had been measured. An expert's remainder goes, one token each, to its first replicas
- * in slot order, so that totals are kept exactly.
+ * in slot order, so that totals are kept exactly. O(P).
  *
  * @param expert_ids legal placement [R][K]
  * @param load       [E]
@@ -160,7 +163,7 @@ EPLB_API void eplb_planner_destroy(struct eplb_planner *planner);
  *
  * A layer whose logical load is 0 keeps its placement. So does a layer whose policy fails or
  * proposes an illegal table: the first such failure is returned after all layers were treated,
- * and the other layers' results are valid.
+ * and the other layers' results are valid. O(L) times policy and gate.
  *
  * @param logical  [L][E], each in [0, EPLB_MAX_LOAD]; NULL: no window yet, nothing is published
  * @param physical [L][R][K], each in [0, EPLB_MAX_LOAD], measured under the active table; NULL: not

@@ -5,8 +5,9 @@
 #include <stdio.h>
 
 #include "base/assert.h"
+#include "base/real.h"
 
-enum { MAX_KEYS = 16 };
+enum { MAX_KEYS = 16, SHOWN_DIGITS = 6 };
 
 struct line {
     enum eplb_log_level level;
@@ -66,29 +67,17 @@ static void put_text(struct writer *writer, const char *text)
     }
 }
 
-static void put_real(struct writer *writer, double real)
-{
-    char digits[64];
-    int length = snprintf(digits, sizeof digits, "%.6g", real);
-    EPLB_ASSERT(length > 0 && (size_t)length < sizeof digits);
-    for (int i = 0; i < length; i++) {
-        int is_number = digits[i] == '-' || digits[i] == '+' || (digits[i] >= '0' && digits[i] <= '9') ||
-                        (digits[i] >= 'a' && digits[i] <= 'z');
-        /* Anything else is the decimal point of the host's locale. */
-        put(writer, is_number ? digits[i] : '.');
-    }
-}
-
 static void put_value(struct writer *writer, const struct eplb_log_field *field)
 {
-    char digits[32];
+    char digits[EPLB_REAL_TEXT];
     switch (field->type) {
     case EPLB_LOG_INT:
         snprintf(digits, sizeof digits, "%lld", (long long)field->value.integer);
         put_text(writer, digits);
         break;
     case EPLB_LOG_REAL:
-        put_real(writer, field->value.real);
+        eplb_real_round(field->value.real, SHOWN_DIGITS, digits);
+        put_text(writer, digits);
         break;
     case EPLB_LOG_TEXT:
         put_text(writer, field->value.text);

@@ -5,13 +5,7 @@
 #include <locale.h>
 #include <math.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-#include "base/assert.h"
-
-/* A decimal of 15 digits survives a double, and a double survives a decimal of 17. */
-enum { EXACT_DIGITS = 15, ENOUGH_DIGITS = 17 };
 
 static const char *skip_digits(const char *text)
 {
@@ -81,31 +75,4 @@ bool eplb_real_read(const char *text, double *value)
         return false;
     *value = number == 0 ? 0.0 : number;
     return true;
-}
-
-static void format_digits(double value, int digits, char text[EPLB_REAL_TEXT])
-{
-    int length = snprintf(text, EPLB_REAL_TEXT, "%.*g", digits, value);
-    EPLB_ASSERT(length > 0 && length < EPLB_REAL_TEXT);
-    char *out = text;
-    bool in_point = false;
-    for (const char *in = text; *in != '\0'; in++) {
-        bool of_number = (*in >= '0' && *in <= '9') || *in == '-' || *in == '+' || *in == 'e';
-        /* Anything else is the locale's decimal point, which may take several bytes. */
-        if (of_number || !in_point)
-            *out++ = of_number ? *in : '.';
-        in_point = !of_number;
-    }
-    *out = '\0';
-}
-
-void eplb_real_format(double value, char text[EPLB_REAL_TEXT])
-{
-    EPLB_ASSERT(isfinite(value));
-    double back = 0;
-    for (int digits = EXACT_DIGITS; digits <= ENOUGH_DIGITS; digits++) {
-        format_digits(value, digits, text);
-        if (eplb_real_read(text, &back) && back == value)
-            return;
-    }
 }

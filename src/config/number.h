@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The eplb authors */
 /**
- * Strict numbers, the same in every locale.
+ * Reading numbers: strictly, and the same in every locale.
  */
 #ifndef CONFIG_NUMBER_H
 #define CONFIG_NUMBER_H
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/** Bytes that eplb_real_format needs. */
-#define EPLB_REAL_TEXT 32
 
 /** Reads `[-]digits`, all of the text, without overflow. *value is written on success only. */
 bool eplb_integer_read(const char *text, int64_t *value);
@@ -20,8 +17,5 @@ bool eplb_integer_read(const char *text, int64_t *value);
  * A text that overflows, or is not zero and would become zero or subnormal, is refused.
  */
 bool eplb_real_read(const char *text, double *value);
-
-/** Writes the shortest text that eplb_real_read reads back as the same finite number. */
-void eplb_real_format(double value, char text[EPLB_REAL_TEXT]);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/real.h"
 #include "config/number.h"
 #include "config/text.h"
 

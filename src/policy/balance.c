@@ -4,7 +4,6 @@
 
 #include "base/assert.h"
 #include "base/wide.h"
-#include "policy/copies.h"
 
 /**
  * Shares are added in units of 1 / (720720 * 2^20): 720720 is the least common multiple of 1 to 16,
@@ -38,16 +37,18 @@ static eplb_u128 peak_of(const struct eplb_shape *shape, const int32_t *expert_i
     return peak;
 }
 
-/** Copying the heaviest replica, again and again, makes the largest one as small as it can be. */
-static eplb_u128 smallest_largest_replica(const struct eplb_shape *shape, const int64_t *load,
-                                          int32_t *replicas)
+/**
+ * The smallest possible largest replica, 0 where it cannot exceed the mean. Without redundant slots no
+ * expert is split. With them there are at least num_experts + ep_size slots, and load / mean replicas,
+ * rounded up, are at most ep_size of each expert and fewer than that in all.
+ */
+static int64_t largest_unsplit(const struct eplb_shape *shape, const int64_t *load)
 {
-    eplb_choose_copies(shape, EPLB_COPY_LARGEST_REPLICA, load, replicas, NULL);
-    eplb_u128 largest = 0;
-    for (int32_t expert = 0; expert < shape->num_experts; expert++) {
-        eplb_u128 share = share_of(load[expert], replicas[expert]);
-        largest = share > largest ? share : largest;
-    }
+    int64_t largest = 0;
+    if (shape->redundant_experts_num > 0)
+        return 0;
+    for (int32_t expert = 0; expert < shape->num_experts; expert++)
+        largest = load[expert] > largest ? load[expert] : largest;
     return largest;
 }
 
@@ -61,7 +62,7 @@ struct eplb_balance eplb_balance_of(const struct eplb_shape *shape, const int32_
 
     eplb_placement_replicas(shape, expert_ids, scratch);
     balance.peak = from_units(peak_of(shape, expert_ids, load, scratch));
-    double replica = from_units(smallest_largest_replica(shape, load, scratch));
+    double replica = (double)largest_unsplit(shape, load);
     balance.lower_bound = replica > balance.mean ? replica : balance.mean;
     return balance;
 }

@@ -18,6 +18,7 @@ struct balanced {
     struct eplb_share *physical; /* [num_slots] physical experts, heaviest first once sorted */
     struct eplb_share *spare;    /* [2 * num_slots] for sorting, and for the fallback */
     int32_t *replicas;           /* [E] */
+    int32_t *heap;               /* [E] while copies are chosen */
     int32_t *chosen;             /* [num_slots - E] experts of the copies, in order */
     int32_t *packed;             /* [R][K] before slots are kept */
 };
@@ -29,6 +30,7 @@ static void layout(struct balanced *work, struct eplb_arena *arena, const struct
     work->physical = eplb_arena_take(arena, num_slots, sizeof *work->physical);
     work->spare = eplb_arena_take(arena, 2 * num_slots, sizeof *work->spare);
     work->replicas = eplb_arena_take(arena, (size_t)shape->num_experts, sizeof *work->replicas);
+    work->heap = eplb_arena_take(arena, (size_t)shape->num_experts, sizeof *work->heap);
     work->chosen = eplb_arena_take(arena, num_slots - (size_t)shape->num_experts, sizeof *work->chosen);
     work->packed = eplb_arena_take(arena, num_slots, sizeof *work->packed);
 }
@@ -104,7 +106,7 @@ static enum eplb_status plan_layer(const struct eplb_shape *shape, const int64_t
     layout(&work, &arena, shape);
     EPLB_ASSERT(!arena.overflow);
 
-    eplb_choose_copies(shape, EPLB_COPY_LARGEST_DROP, load, work.replicas, work.chosen);
+    eplb_choose_copies(shape, load, work.replicas, work.heap, work.chosen);
     list_physical(&work, shape, load);
     if (!pack(&work, shape))
         eplb_cyclic_place(shape, load, work.replicas, work.spare, work.packed);

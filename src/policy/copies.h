@@ -8,20 +8,15 @@
 
 #include "eplb/placement.h"
 
-/** What a further copy of an expert with c replicas is worth. */
-enum eplb_copy_rule {
-    EPLB_COPY_LARGEST_DROP,   /* load / (c * (c + 1)): by how much its replica load falls */
-    EPLB_COPY_LARGEST_REPLICA /* load / c: how heavy its replicas are */
-};
-
 /**
- * Gives every expert one replica, then hands out the redundant slots one by one to the expert
- * that is worth most by the rule, ties to the lowest id, never more than ep_size replicas.
+ * Gives every expert one replica, then hands out the redundant slots one by one to the expert whose
+ * replica load falls most, ties to the lowest id, never more than ep_size replicas.
+ * O(E + C log E) for C = num_slots - E copies.
  *
- * load is [E] up to 2^62. Writes replicas [E] and, unless NULL, chosen [num_slots - E]: the expert
- * of each copy in order.
+ * load is [E] up to 2^62; scratch has room for [E]. Writes replicas [E] and chosen [C]: the expert of
+ * each copy in order.
  */
-void eplb_choose_copies(const struct eplb_shape *shape, enum eplb_copy_rule rule, const int64_t *load,
-                        int32_t *replicas, int32_t *chosen);
+void eplb_choose_copies(const struct eplb_shape *shape, const int64_t *load, int32_t *replicas,
+                        int32_t *scratch, int32_t *chosen);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/assert.h"
+#include "policy/copy_heap.h"
 #include "policy/cyclic.h"
 #include "policy/packing.h"
 #include "policy/share.h"
@@ -18,6 +19,7 @@ struct greedy {
     struct eplb_share *spare;     /* [2 * E] for sorting, and for the fallback */
     int64_t *weight;              /* [E] load that one replica is taken to carry */
     int32_t *replicas;            /* [E] */
+    int32_t *heap;                /* [E] while copies are chosen */
 };
 
 static void layout(struct greedy *work, struct eplb_arena *arena, const struct eplb_shape *shape)
@@ -28,6 +30,7 @@ static void layout(struct greedy *work, struct eplb_arena *arena, const struct e
     work->spare = eplb_arena_take(arena, 2 * num_experts, sizeof *work->spare);
     work->weight = eplb_arena_take(arena, num_experts, sizeof *work->weight);
     work->replicas = eplb_arena_take(arena, num_experts, sizeof *work->replicas);
+    work->heap = eplb_arena_take(arena, num_experts, sizeof *work->heap);
 }
 
 static size_t scratch_size(const struct eplb_shape *shape)
@@ -39,29 +42,21 @@ static size_t scratch_size(const struct eplb_shape *shape)
     return arena.used;
 }
 
-static int32_t heaviest(const struct greedy *work, const struct eplb_shape *shape)
-{
-    int32_t best = -1;
-    for (int32_t expert = 0; expert < shape->num_experts; expert++)
-        if (work->replicas[expert] < shape->ep_size &&
-            (best < 0 || work->weight[expert] > work->weight[best]))
-            best = expert;
-    return best;
-}
-
 static void choose_copies(struct greedy *work, const struct eplb_shape *shape, const int64_t *load)
 {
     for (int32_t expert = 0; expert < shape->num_experts; expert++) {
         work->weight[expert] = load[expert];
         work->replicas[expert] = 1;
     }
+    struct eplb_copy_heap heap;
+    eplb_copy_heap_init(&heap, shape, EPLB_COPY_LARGEST_WEIGHT, work->weight, work->replicas, work->heap);
     for (int32_t copy = shape->num_experts; copy < shape->num_slots; copy++) {
-        int32_t expert = heaviest(work, shape);
-        EPLB_ASSERT(expert >= 0);
+        int32_t expert = eplb_copy_heap_first(&heap);
         uint32_t before = (uint32_t)work->replicas[expert]++;
         /* Rounded down at every copy, as the historical code does: not the same as load / replicas. */
         work->weight[expert] = (int64_t)((eplb_u128)(uint64_t)work->weight[expert] * before / (before + 1));
         EPLB_ASSERT(work->weight[expert] >= 0);
+        eplb_copy_heap_update(&heap);
     }
 }
 

@@ -31,6 +31,7 @@ void eplb_packing_reset(struct eplb_packing *packing);
 /**
  * Puts one replica of an expert on the least loaded rank that has a free slot and does not hold
  * the expert, ties to the lowest rank. Returns false, and changes nothing, when there is none.
+ * O(ep_size), and O(slots_per_rank) for each rank that is the least loaded one so far.
  */
 bool eplb_packing_add(struct eplb_packing *packing, int32_t expert, eplb_u128 load);
 

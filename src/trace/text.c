@@ -2,12 +2,12 @@
 /* Copyright The eplb authors */
 #include "trace/text.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "base/real.h"
 
 enum { FIRST_CAPACITY = 4096 };
 
@@ -48,19 +48,8 @@ void eplb_text_add(struct eplb_text *text, const char *format, ...)
 
 void eplb_text_add_real(struct eplb_text *text, double real)
 {
-    EPLB_ASSERT(isfinite(real));
-    char digits[64];
-    for (int precision = 15; precision <= 17; precision++) {
-        snprintf(digits, sizeof digits, "%.*g", precision, real);
-        if (strtod(digits, NULL) == real)
-            break;
-    }
-    for (char *c = digits; *c != '\0'; c++) {
-        bool is_json = (*c >= '0' && *c <= '9') || *c == '-' || *c == '+' || *c == 'e';
-        /* Anything else is the decimal point of the host's locale. */
-        if (!is_json)
-            *c = '.';
-    }
+    char digits[EPLB_REAL_TEXT];
+    eplb_real_format(real, digits);
     eplb_text_add(text, "%s", digits);
 }
 

@@ -23,8 +23,7 @@ struct eplb_text {
 /** Appends a printf format. */
 void eplb_text_add(struct eplb_text *text, const char *format, ...) EPLB_PRINTF(2, 3);
 
-/** Appends a finite real as JSON: the shortest of 15 to 17 digits that reads back as the same, in any locale.
- */
+/** Appends a finite real as JSON, by eplb_real_format. */
 void eplb_text_add_real(struct eplb_text *text, double real);
 
 /** Appends a JSON string with its quotes. */

@@ -273,6 +273,29 @@ static void test_all_ranks_see_the_same_commands(void **state)
     engine_destroy(engine);
 }
 
+/* ---- an output that comes late, or twice, is not taken for the one that is awaited ---- */
+
+static void test_an_output_of_another_forward_is_lost(void **state)
+{
+    (void)state;
+    char sentence[160];
+    struct engine_params params = watched_ranks();
+    struct engine *engine = engine_create(&params);
+    engine_forward(engine, ENGINE_DECODE);
+    engine_set_fate(engine, 2, ENGINE_REPEATED);
+    struct eplb_command command = engine_forward(engine, ENGINE_DECODE);
+    engine_set_fate(engine, 2, ENGINE_DELIVERED);
+    engine_forward(engine, ENGINE_DECODE);
+    assert_int_equal(engine_status(engine).samples_taken, 2);
+    assert_int_equal(engine_status(engine).samples_lacking, 1);
+    snprintf(sentence, sizeof sentence,
+             "the output of rank 2 for forward %d is rank 2's for forward %d; it counts as lost",
+             (int)command.seq, (int)command.seq - 1);
+    assert_int_equal(notes_count(&notes, sentence), 1);
+    engine_settle(engine);
+    engine_destroy(engine);
+}
+
 /* ---- B39: a failure inside rebalancing leaves serving alone ---- */
 
 static size_t no_scratch(const struct eplb_shape *shape)
@@ -354,6 +377,7 @@ int main(void)
         cmocka_unit_test(test_a_prepare_without_reports_times_out),
         cmocka_unit_test(test_only_a_decode_boundary_carries_commands),
         cmocka_unit_test(test_all_ranks_see_the_same_commands),
+        cmocka_unit_test(test_an_output_of_another_forward_is_lost),
         cmocka_unit_test(test_a_failing_policy),
         cmocka_unit_test(test_a_rank_that_cannot_prepare),
     };

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "sim/allocations.h"
+#include "support/allocations.h"
 #include "sim/rank.h"
 #include "sim/traffic.h"
 
@@ -210,7 +210,7 @@ static void restart(struct world *world)
 {
     struct sim_engine *engine = &world->engine;
     const struct eplb_executor_core *any = world->ranks[0].core;
-    uint64_t before = sim_num_allocations();
+    uint64_t before = allocations_counted();
     SIM_COUNT(&world->sim, RESTARTS);
     if (world->checks.num_published != world->checks.num_finished)
         SIM_COUNT(&world->sim, RESTARTS_OPEN);
@@ -221,7 +221,7 @@ static void restart(struct world *world)
     sim_book_restart(world, first_token);
     engine->restarting = false;
     engine->runs_before_calm = 0;
-    world->num_restart_allocations += sim_num_allocations() - before;
+    world->num_restart_allocations += allocations_counted() - before;
 }
 
 /* ---------------------------------------------------------------------------------- submitting */

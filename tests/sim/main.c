@@ -15,7 +15,7 @@
 
 #include "base/assert.h"
 #include "base/planted.h"
-#include "sim/allocations.h"
+#include "support/allocations.h"
 #include "sim/engine.h"
 #include "sim/rank.h"
 
@@ -54,14 +54,14 @@ static void run(void)
     for (int32_t rank = 0; rank < world.config.shape.ep_size; rank++)
         sim_rank_init(&world, rank);
     sim_engine_init(&world);
-    uint64_t allocations = sim_num_allocations();
+    size_t allocations = allocations_counted();
     struct sim_event event;
     while (!world.over && sim_next(&world.sim, &event))
         dispatch(&event);
     allocations += world.num_restart_allocations;
-    if (sim_num_allocations() != allocations)
-        sim_fail(&world.sim, "allocations", "%" PRIu64 " allocations after the start",
-                 sim_num_allocations() - allocations);
+    if (allocations_counted() != allocations)
+        sim_fail(&world.sim, "allocations", "%zu allocations after the start",
+                 allocations_counted() - allocations);
 }
 
 /** Returns whether the seed is clean. */

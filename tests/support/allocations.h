@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The eplb authors */
 /**
- * Counts what a program allocates, and refuses it memory. The program is linked with --wrap for malloc,
- * calloc, realloc and aligned_alloc.
+ * Counts what a program linked with --wrap for malloc, calloc, realloc and aligned_alloc allocates, over
+ * all its threads, and lets allocations fail.
  */
 #ifndef SUPPORT_ALLOCATIONS_H
 #define SUPPORT_ALLOCATIONS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
-/** Calls so far, over all threads, refused ones included. */
+/** Allocations since the last reset, refused ones included. */
 size_t allocations_counted(void);
 
-/** From now on every call is refused, or none is. Any thread. */
-void allocations_refuse(bool refuse);
+/** Forgets what was counted. Allocation number `failing` (1: the next one) and all after it fail; 0: none. */
+void allocations_reset(size_t failing);
 
 #endif

@@ -12,8 +12,9 @@
 #include <string.h>
 
 #include "base/prng.h"
-#include "comma_locale.h"
+#include "base/real.h"
 #include "config/number.h"
+#include "support/point_locale.h"
 
 static void integers_are_an_optional_minus_and_digits(void **state)
 {
@@ -106,23 +107,9 @@ static void check_reals(void)
     assert_true(zero == 0 && !signbit(zero));
 }
 
-static void check_formats(void)
+static void check_reading_back(void)
 {
-    static const struct {
-        double value;
-        const char *text;
-    } rows[] = {{0, "0"},
-                {300, "300"},
-                {0.05, "0.05"},
-                {1, "1"},
-                {-0.1, "-0.1"},
-                {1e300, "1e+300"},
-                {1.0 / 3, "0.3333333333333333"}};
     char text[EPLB_REAL_TEXT];
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        eplb_real_format(rows[i].value, text);
-        assert_string_equal(text, rows[i].text);
-    }
     struct eplb_prng prng;
     eplb_prng_seed(&prng, 7);
     for (int i = 0; i < 2000; i++) {
@@ -142,20 +129,17 @@ static void reals_are_strict(void **state)
 {
     (void)state;
     check_reals();
-    check_formats();
+    check_reading_back();
 }
 
 static void reals_are_the_same_with_a_decimal_comma(void **state)
 {
     (void)state;
-    if (!comma_locale_begin())
+    if (!point_locale_begin(POINT_LOCALE_COMMA))
         skip();
-    char text[16];
-    snprintf(text, sizeof text, "%.1f", 0.5);
-    assert_string_equal(text, "0,5");
     check_reals();
-    check_formats();
-    comma_locale_end();
+    check_reading_back();
+    point_locale_end();
 }
 
 int main(void)

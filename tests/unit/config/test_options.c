@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comma_locale.h"
 #include "config/option.h"
 #include "eplb/options.h"
+#include "support/point_locale.h"
 
 static const struct eplb_source by_default = {EPLB_SOURCE_DEFAULT, NULL};
 static const struct eplb_source by_flag = {EPLB_SOURCE_FLAG, NULL};
@@ -187,10 +187,10 @@ static void thresholds_are_finite_numbers_from_0_to_1(void **state)
 static void thresholds_do_not_depend_on_the_locale(void **state)
 {
     (void)state;
-    if (!comma_locale_begin())
+    if (!point_locale_begin(POINT_LOCALE_COMMA))
         skip();
     check_thresholds();
-    comma_locale_end();
+    point_locale_end();
 }
 
 static void bools_take_the_words_of_gflags(void **state)

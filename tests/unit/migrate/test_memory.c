@@ -12,7 +12,7 @@
 #include "migrate/layer_plan.h"
 #include "migrate/transfer.h"
 #include "support/tables.h"
-#include "unit/policy/allocations.h"
+#include "support/allocations.h"
 
 enum { CYCLES = 10000 };
 

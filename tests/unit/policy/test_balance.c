@@ -17,6 +17,7 @@
 #include "base/wide.h"
 #include "support/tables.h"
 #include "unit/policy/plan.h"
+#include "unit/policy/twin.h"
 
 static const int64_t l1[12] = {90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86};
 static const int64_t l2[12] = {20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27};
@@ -81,6 +82,29 @@ static void the_largest_loads_add_up(void **state)
         load[expert] = EPLB_MAX_LOAD;
     /* Three experts of their own and two halves; the mean is four. */
     assert_balance(&shape, load, 4 * 0x1p62, 4 * 0x1p62, 4 * 0x1p62);
+}
+
+/**
+ * Every expert on every rank, so that each rank carries the mean; but a 17th of a token is no whole
+ * number of units, and shares rounded down would add up to less.
+ */
+static void a_peak_of_many_replicas_is_not_below_the_mean(void **state)
+{
+    (void)state;
+    enum { FEWEST = 17, MOST = 31 };
+    const double unit = 1 / (720720 * 0x1p20);
+    for (int32_t ranks = FEWEST; ranks <= MOST; ranks++) {
+        struct eplb_shape shape = tables_shape(ranks, ranks, ranks - 1);
+        int32_t initial[MOST * MOST];
+        int64_t load[MOST] = {2};
+        for (int32_t expert = 1; expert < ranks; expert++)
+            load[expert] = 1;
+        eplb_placement_initial(&shape, initial);
+        struct eplb_balance got = balance(&shape, initial, load);
+        if (!(got.mean <= got.peak && got.peak - got.mean <= MOST * unit))
+            fail_msg("%d ranks: mean %.17g, peak %.17g", ranks, got.mean, got.peak);
+        assert_true(fabs(got.mean - (ranks + 1) / (double)ranks) <= unit);
+    }
 }
 
 static void the_lower_bound_is_never_above_the_peak(void **state)
@@ -167,6 +191,41 @@ static void the_lower_bound_is_the_smallest_largest_replica(void **state)
     assert_true(by_replica > RUNS / 10 && by_replica < RUNS);
 }
 
+/** Copying the largest replica, again and again, makes the largest one as small as it can be. */
+static void the_lower_bound_is_that_of_copying_the_largest_replica(void **state)
+{
+    (void)state;
+    enum { RUNS = 10000 };
+    static const int32_t shapes[][3] = {{8, 8, 1},  {12, 4, 0},  {12, 4, 1},  {17, 17, 1},
+                                        {64, 8, 1}, {64, 64, 0}, {31, 31, 2}, {128, 32, 4}};
+    const uint64_t seed = 20240613;
+    printf("seed %" PRIu64 "\n", seed);
+    struct eplb_prng prng;
+    eplb_prng_seed(&prng, seed);
+    for (int run = 0; run < RUNS; run++) {
+        const int32_t *sizes = shapes[(size_t)run % (sizeof shapes / sizeof *shapes)];
+        struct eplb_shape shape = tables_shape(sizes[0], sizes[1], sizes[2]);
+        int32_t initial[PLAN_MAX_SLOTS];
+        int32_t replicas[PLAN_MAX_EXPERTS];
+        int32_t chosen[PLAN_MAX_SLOTS];
+        int64_t load[PLAN_MAX_EXPERTS];
+        eplb_placement_initial(&shape, initial);
+        plan_random_load(&prng, &shape, EPLB_MAX_LOAD, load);
+        /* The steeper the load, the closer the bound of the replicas comes to the mean. */
+        uint64_t heads = eplb_prng_below(&prng, (uint64_t)shape.num_experts) + 1;
+        for (int32_t expert = 0; expert < shape.num_experts; expert++)
+            load[expert] >>= (uint64_t)expert < heads ? 0 : 40;
+        load[0] += load[0] == 0;
+        twin_copies(&shape, TWIN_LARGEST_REPLICA, load, replicas, chosen);
+        struct eplb_balance got = balance(&shape, initial, load);
+        double expected = got.mean;
+        for (int32_t expert = 0; expert < shape.num_experts; expert++)
+            expected = fmax(expected, (double)load[expert] / replicas[expert]);
+        if (fabs(got.lower_bound - expected) > 2e-12 * (1 + expected))
+            fail_msg("run %d: lower bound %.17g, expected %.17g", run, got.lower_bound, expected);
+    }
+}
+
 /* ---- the integral even split ---- */
 
 static void the_rest_goes_to_the_first_replicas(void **state)
@@ -226,8 +285,10 @@ int main(void)
         cmocka_unit_test(a_replica_carries_its_share),
         cmocka_unit_test(the_lower_bound_knows_the_hottest_expert),
         cmocka_unit_test(the_largest_loads_add_up),
+        cmocka_unit_test(a_peak_of_many_replicas_is_not_below_the_mean),
         cmocka_unit_test(the_lower_bound_is_never_above_the_peak),
         cmocka_unit_test(the_lower_bound_is_the_smallest_largest_replica),
+        cmocka_unit_test(the_lower_bound_is_that_of_copying_the_largest_replica),
         cmocka_unit_test(the_rest_goes_to_the_first_replicas),
         cmocka_unit_test(a_split_keeps_every_total),
     };

@@ -75,6 +75,22 @@ static void the_tolerance_is_relative(void **state)
     assert_int_equal(gate(&shape, contiguous, crossed, edge_load, edge_load, 0.05 * (1 + 2e-9)).publish, 0);
 }
 
+/** A gain of 2e10 - missing tokens of 4e11, where 2e10 are 5 %. */
+static struct eplb_benefit gate_short_of_five_percent(int64_t missing)
+{
+    struct eplb_shape shape = tables_shape(4, 2, 0);
+    const int64_t load[4] = {220000000000, 180000000000, 180000000000 - missing, 160000000000 + missing};
+    return gate(&shape, contiguous, crossed, load, load, 0.05);
+}
+
+static void the_tolerance_is_a_billionth_of_the_threshold(void **state)
+{
+    (void)state;
+    assert_benefit(gate_short_of_five_percent(10), 4e11, 38e10 + 10, (2e10 - 10) / 4e11, 1, 1);
+    assert_int_equal(gate_short_of_five_percent(30).publish, 0);
+    assert_benefit(gate_short_of_five_percent(1000), 4e11, 38e10 + 1000, (2e10 - 1000) / 4e11, 1, 0);
+}
+
 static void an_unchanged_table_is_not_published(void **state)
 {
     (void)state;
@@ -334,6 +350,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equality_publishes),
         cmocka_unit_test(the_tolerance_is_relative),
+        cmocka_unit_test(the_tolerance_is_a_billionth_of_the_threshold),
         cmocka_unit_test(an_unchanged_table_is_not_published),
         cmocka_unit_test(no_gain_is_not_published_at_threshold_zero),
         cmocka_unit_test(a_gain_of_rounding_only_is_none),

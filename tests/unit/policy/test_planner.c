@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/allocations.h"
 #include "support/tables.h"
-#include "unit/policy/allocations.h"
 #include "unit/policy/plan.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))

@@ -103,25 +103,22 @@ static void keep_slots(const struct eplb_shape *shape, const int32_t *active, co
             row[find(shape, row, FREE)] = packed[i];
 }
 
-/** Lists the physical experts: primaries by id, then copies by the largest drop of replica load. */
-static void copy_by_drop(const struct eplb_shape *shape, const int64_t *load, int32_t *experts,
-                         int32_t *replicas)
+void twin_copies(const struct eplb_shape *shape, enum twin_rule rule, const int64_t *load, int32_t *replicas,
+                 int32_t *chosen)
 {
-    for (int32_t expert = 0; expert < shape->num_experts; expert++) {
-        experts[expert] = expert;
+    for (int32_t expert = 0; expert < shape->num_experts; expert++)
         replicas[expert] = 1;
-    }
-    for (int32_t copy = shape->num_experts; copy < shape->num_slots; copy++) {
-        struct fraction best_drop = {-1, 1};
+    for (int32_t copy = 0; copy < shape->num_slots - shape->num_experts; copy++) {
+        struct fraction most = {-1, 1};
         for (int32_t expert = 0; expert < shape->num_experts; expert++) {
             int64_t c = replicas[expert];
-            struct fraction drop = {load[expert], c * (c + 1)};
-            if (c < shape->ep_size && (best_drop.over < 0 || larger(drop, best_drop))) {
-                experts[copy] = expert;
-                best_drop = drop;
+            struct fraction worth = {load[expert], rule == TWIN_LARGEST_DROP ? c * (c + 1) : c};
+            if (c < shape->ep_size && (most.over < 0 || larger(worth, most))) {
+                chosen[copy] = expert;
+                most = worth;
             }
         }
-        replicas[experts[copy]]++;
+        replicas[chosen[copy]]++;
     }
 }
 
@@ -133,7 +130,9 @@ int twin_balanced(const struct eplb_shape *shape, const int64_t *load, const int
     struct fraction values[PLAN_MAX_SLOTS] = {0};
     int32_t ordered[PLAN_MAX_SLOTS];
     int32_t packed[PLAN_MAX_SLOTS];
-    copy_by_drop(shape, load, experts, replicas);
+    for (int32_t expert = 0; expert < shape->num_experts; expert++)
+        experts[expert] = expert;
+    twin_copies(shape, TWIN_LARGEST_DROP, load, replicas, experts + shape->num_experts);
     for (int32_t i = 0; i < shape->num_slots; i++)
         values[i] = (struct fraction){load[experts[i]], replicas[experts[i]]};
     order(values, shape->num_slots, ordered);
@@ -152,33 +151,42 @@ int twin_balanced(const struct eplb_shape *shape, const int64_t *load, const int
     return !placed;
 }
 
-int twin_greedy(const struct eplb_shape *shape, const int64_t *load, int32_t *candidate)
+void twin_floored_copies(const struct eplb_shape *shape, const int64_t *load, int64_t *weights,
+                         int32_t *replicas)
 {
-    struct fraction weights[PLAN_MAX_EXPERTS] = {0};
-    int32_t replicas[PLAN_MAX_EXPERTS];
-    int32_t ordered[PLAN_MAX_EXPERTS];
     for (int32_t expert = 0; expert < shape->num_experts; expert++) {
-        weights[expert] = (struct fraction){load[expert], 1};
+        weights[expert] = load[expert];
         replicas[expert] = 1;
     }
     for (int32_t copy = shape->num_experts; copy < shape->num_slots; copy++) {
         int32_t best = FREE;
         for (int32_t expert = 0; expert < shape->num_experts; expert++)
-            if (replicas[expert] < shape->ep_size && (best == FREE || larger(weights[expert], weights[best])))
+            if (replicas[expert] < shape->ep_size && (best == FREE || weights[expert] > weights[best]))
                 best = expert;
         eplb_u128 c = (eplb_u128)replicas[best]++;
-        weights[best].over = (int64_t)((eplb_u128)weights[best].over * c / (c + 1));
+        weights[best] = (int64_t)((eplb_u128)weights[best] * c / (c + 1));
     }
-    order(weights, shape->num_experts, ordered);
+}
+
+int twin_greedy(const struct eplb_shape *shape, const int64_t *load, int32_t *candidate)
+{
+    struct fraction values[PLAN_MAX_EXPERTS] = {0};
+    int64_t weights[PLAN_MAX_EXPERTS];
+    int32_t replicas[PLAN_MAX_EXPERTS];
+    int32_t ordered[PLAN_MAX_EXPERTS];
+    twin_floored_copies(shape, load, weights, replicas);
+    for (int32_t expert = 0; expert < shape->num_experts; expert++)
+        values[expert] = (struct fraction){weights[expert], 1};
+    order(values, shape->num_experts, ordered);
 
     struct ranks ranks;
     int placed = 1;
     empty(&ranks, shape, candidate);
     for (int32_t expert = 0; expert < shape->num_experts; expert++)
         for (int32_t copy = 1; placed && copy < replicas[expert]; copy++)
-            placed = place(&ranks, expert, (eplb_u128)weights[expert].over);
+            placed = place(&ranks, expert, (eplb_u128)weights[expert]);
     for (int32_t i = 0; placed && i < shape->num_experts; i++)
-        placed = place(&ranks, ordered[i], (eplb_u128)weights[ordered[i]].over);
+        placed = place(&ranks, ordered[i], (eplb_u128)weights[ordered[i]]);
     if (!placed)
         deal_in_a_circle(shape, load, replicas, candidate);
     return !placed;

@@ -7,10 +7,10 @@
 #include <cmocka.h>
 
 #include <float.h>
-#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/point_locale.h"
 #include "trace/text.h"
 
 static void text_grows(void **state)
@@ -51,11 +51,18 @@ static void reals_are_short_and_exact(void **state)
 {
     (void)state;
     check_reals();
-    static const char *const with_comma[] = {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8"};
-    for (size_t i = 0; i < sizeof with_comma / sizeof with_comma[0]; i++)
-        if (setlocale(LC_ALL, with_comma[i]) != NULL)
-            check_reals();
-    setlocale(LC_ALL, "C");
+}
+
+static void reals_are_json_in_every_locale(void **state)
+{
+    (void)state;
+    const enum point_locale kinds[] = {POINT_LOCALE_COMMA, POINT_LOCALE_WIDE};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (!point_locale_begin(kinds[i]))
+            skip();
+        check_reals();
+        point_locale_end();
+    }
 }
 
 static void strings_are_escaped(void **state)
@@ -72,6 +79,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_grows),
         cmocka_unit_test(reals_are_short_and_exact),
+        cmocka_unit_test(reals_are_json_in_every_locale),
         cmocka_unit_test(strings_are_escaped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
