@@ -85,7 +85,7 @@ enum eplb_activation_outcome {
     REASON(NO_PLAN, 7, "the worker does not hold the plan")          \
     REASON(TRANSFER_FAILED, 8, "a transfer failed")                  \
     REASON(DEADLINE, 9, "the transfer timeout passed")               \
-    REASON(PEER_VOTED_NO, 10, "another rank voted no")               \
+    REASON(ABORTED_BY_ANOTHER, 10, "another aborted the record")     \
     REASON(RANK_DEAD, 11, "a rank died")                             \
     REASON(STEP_ABORTED, 12, "the forward was given up")             \
     REASON(STORAGE_CHANGED, 13, "a registered tensor moved or changed its size")

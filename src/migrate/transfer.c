@@ -251,7 +251,7 @@ static void decide(struct eplb_transfer *transfer, enum eplb_decision decision)
         EPLB_ASSERT(transfer->voted_yes && all_posted(transfer) && num_outstanding(transfer) == 0);
         transfer->reason = EPLB_REASON_NONE;
     } else {
-        note_reason(transfer, EPLB_REASON_PEER_VOTED_NO);
+        note_reason(transfer, EPLB_REASON_ABORTED_BY_ANOTHER);
     }
     set_state(transfer, EPLB_TRANSFER_CANCELLING);
 }

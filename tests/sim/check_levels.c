@@ -51,7 +51,7 @@ static bool is_explained(struct world *world, int32_t rank, enum eplb_reason rea
     case EPLB_REASON_DEADLINE:
         SIM_COUNT(sim, KEPT_DEADLINE);
         return self->finishing && sim->now - self->finishing_since >= world->config.transfer_timeout;
-    case EPLB_REASON_PEER_VOTED_NO:
+    case EPLB_REASON_ABORTED_BY_ANOTHER:
         SIM_COUNT(sim, KEPT_PEER);
         return true;
     case EPLB_REASON_RANK_DEAD:

@@ -42,7 +42,7 @@ all poll
 > ranks 0, 1: layer 0 kept as it is
 output
 > ranks 0, 1, 2: reported prepare 3 ok
-> ranks 0, 1: reported activation 2 kept: another rank voted no
+> ranks 0, 1: reported activation 2 kept: another aborted the record
 > rank 2: reported activation 2 kept: the transfer timeout passed
 > manager: layer 0 is given up: the ranks voted it down
 > manager: layer 1 is ready

@@ -37,7 +37,7 @@ all poll
 output
 > ranks 0, 1, 2: reported prepare 3 ok
 > rank 0: reported activation 2 kept: a model hook failed
-> ranks 1, 2: reported activation 2 kept: another rank voted no
+> ranks 1, 2: reported activation 2 kept: another aborted the record
 > manager: layer 0 is given up: the ranks voted it down
 > manager: layer 1 is ready
 

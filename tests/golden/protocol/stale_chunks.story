@@ -46,7 +46,7 @@ rank 1 poll
 output
 > ranks 0, 1, 2: reported prepare 3 ok
 > rank 0: reported activation 2 kept: the transfer timeout passed
-> ranks 1, 2: reported activation 2 kept: another rank voted no
+> ranks 1, 2: reported activation 2 kept: another aborted the record
 > manager: layer 0 is given up: the ranks voted it down
 > manager: layer 1 is ready
 

@@ -452,7 +452,7 @@ static void test_an_abort_is_reported_only_when_nothing_is_outstanding(void **st
                                               "> read abort\n"
                                               "> complete #1 done\n"
                                               "update p1 a1 drop\n"
-                                              "level a1 kept: another rank voted no\n"
+                                              "level a1 kept: another aborted the record\n"
                                               "idle\n"
                                               "> start 3 activate a2 of p1 layer 0\n"
                                               "vote no a2\n"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The eplb authors */
 /* Many activations one after the other: no allocation, no thread, no growth; right weights throughout. */
-#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,36 +8,12 @@
 
 #include <cmocka.h>
 
-#include "support/allocations.h"
 #include "base/prng.h"
+#include "support/allocations.h"
+#include "support/process.h"
 #include "worker.h"
 
 enum { CYCLES = 10000, TEAM_CYCLES = 500 };
-
-static size_t entries(const char *path)
-{
-    size_t count = 0;
-    DIR *folder = opendir(path);
-    assert_non_null(folder);
-    while (readdir(folder) != NULL)
-        count++;
-    closedir(folder);
-    return count;
-}
-
-/* Pages of memory that the process has resident. */
-static long resident_pages(void)
-{
-    char text[256];
-    long size;
-    long resident;
-    FILE *file = fopen("/proc/self/statm", "r");
-    assert_non_null(file);
-    assert_non_null(fgets(text, sizeof text, file));
-    fclose(file);
-    assert_int_equal(sscanf(text, "%ld %ld", &size, &resident), 2);
-    return resident;
-}
 
 static void one_cycle(struct worker *worker, const struct eplb_group *engine, uint64_t token, bool commit)
 {
@@ -68,17 +43,17 @@ static void run_cycles(bool commit)
     for (uint64_t token = 1; token <= 100; token++)
         one_cycle(&worker, engine, token, commit);
 
-    size_t threads_before = entries("/proc/self/task");
-    size_t files_before = entries("/proc/self/fd");
-    long pages_before = resident_pages();
+    size_t threads_before = process_threads();
+    size_t files_before = process_files();
+    int64_t bytes_before = process_resident_bytes();
     size_t allocations_before = allocations_counted();
     for (uint64_t token = 101; token <= CYCLES; token++)
         one_cycle(&worker, engine, token, commit);
     assert_int_equal(allocations_counted() - allocations_before, 0);
-    assert_int_equal(entries("/proc/self/task"), threads_before);
-    assert_int_equal(entries("/proc/self/fd"), files_before);
+    assert_int_equal(process_threads(), threads_before);
+    assert_int_equal(process_files(), files_before);
     /* A sanitizer keeps notes of its own. */
-    assert_true(SANITIZED || resident_pages() - pages_before < 64);
+    assert_true(SANITIZED || process_resident_bytes() - bytes_before < 256 * 1024);
     assert_int_equal(commit ? worker.commits : worker.drops, CYCLES);
     worker_check_weights(&worker);
     worker_destroy(&worker);

@@ -303,7 +303,7 @@ static void an_abort_before_the_vote_is_awaited_to_the_end(void **state)
     expect(f, ended(f, 1, EPLB_OP_CANCELLED), "");
     assert_int_equal(eplb_transfer_state(f->transfer), EPLB_TRANSFER_CANCELLING);
     expect(f, ended(f, 3, EPLB_OP_FAILED), "");
-    assert_done(f, EPLB_ABORT, EPLB_REASON_PEER_VOTED_NO);
+    assert_done(f, EPLB_ABORT, EPLB_REASON_ABORTED_BY_ANOTHER);
     tear_down(f);
 }
 
@@ -317,7 +317,7 @@ static void an_abort_during_the_hook_waits_for_it(void **state)
         expect(f, decided(1, EPLB_ABORT), "");
         assert_int_equal(eplb_transfer_state(f->transfer), EPLB_TRANSFER_CANCELLING);
         expect(f, materialised(1, ok), "");
-        assert_done(f, EPLB_ABORT, EPLB_REASON_PEER_VOTED_NO);
+        assert_done(f, EPLB_ABORT, EPLB_REASON_ABORTED_BY_ANOTHER);
         tear_down(f);
     }
 }
@@ -436,11 +436,11 @@ static void events_of_other_attempts_are_ignored(void **state)
         late[i] = ended(f, i, EPLB_OP_CANCELLED);
     for (int32_t i = 0; i < 4; i++)
         expect(f, late[i], "");
-    assert_done(f, EPLB_ABORT, EPLB_REASON_PEER_VOTED_NO);
+    assert_done(f, EPLB_ABORT, EPLB_REASON_ABORTED_BY_ANOTHER);
     expect(f, finish(1), "");
     expect(f, give_up(1), "");
     expect(f, decided(1, EPLB_COMMIT), "");
-    assert_done(f, EPLB_ABORT, EPLB_REASON_PEER_VOTED_NO);
+    assert_done(f, EPLB_ABORT, EPLB_REASON_ABORTED_BY_ANOTHER);
 
     start_swap(f, 2);
     for (int32_t i = 0; i < 4; i++)
