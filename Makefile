@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 RELEASE = build/release
 
 .DEFAULT_GOAL = all
-.PHONY: all demo test check-style asan tsan debug clang bench install man exports full clean deps help
+.PHONY: all demo test check-style asan tsan debug clang bench install man exports soak full clean deps help
 
 all: $(RELEASE)/build.ninja ## Build the library and the command into build/release (the default)
 	cmake --build --preset release
@@ -47,8 +47,14 @@ man: all ## Write the manual pages eplb.1 and eplb-plan.1 to build/release
 exports: all ## Rewrite the list of symbols that libeplb.so exports, after an intended change
 	sh tests/symbols/exported.sh --update $(RELEASE)/libeplb.so tests/symbols/exported.txt
 
-full: ## Everything that CI runs, and the bare Debian test (needs root)
+soak: ## Run the simulator over 50000 seeds
+	sh scripts/deps.sh build test
+	cmake --preset release -DEPLB_BUILD_TESTS=ON
+	cmake --build --preset release --target sim_soak
+
+full: ## Everything that CI runs, the soak, and the bare Debian test (needs root)
 	bash .ci/run
+	$(MAKE) soak
 	sh scripts/deps.sh bare
 	sh scripts/bare_debian.sh
 
