@@ -15,7 +15,7 @@
  * a layer switches is decided by all ranks together, and every rank acts on the same record; what a
  * rank did is in its output's levels, never in a return value.
  *
- * docs/PROTOCOL.md tells the protocol.
+ * docs/PROTOCOL.md tells the protocol; examples/ranks.c is a small engine with its workers.
  */
 #ifndef EPLB_EXECUTOR_H
 #define EPLB_EXECUTOR_H
@@ -71,8 +71,9 @@ struct eplb_executor;
  *
  * @param executor receives the executor; stop it, then free it with eplb_executor_destroy
  * @return EPLB_OK; EPLB_UNSUPPORTED with the name of the hook that the model lacks; EPLB_INVALID
- *         with a sentence when a parameter is out of range, the group is of another size or rank, or
- *         the initial table is not legal (layer, rank and slot are named); EPLB_NO_MEMORY
+ *         with a sentence when a parameter is out of range, the group is of another size or rank, the
+ *         weights are registered with another shape or rank (both values are named), or the initial
+ *         table is not legal (layer, rank and slot are named); EPLB_NO_MEMORY
  */
 EPLB_API enum eplb_status eplb_executor_create(const struct eplb_executor_params *params,
                                                struct eplb_executor **executor, struct eplb_error *error);
@@ -98,9 +99,12 @@ EPLB_API enum eplb_status eplb_executor_start_step(struct eplb_executor *executo
  * none. Blocks for the transfer timeout and not much longer, because then this rank aborts the
  * record unless it is decided.
  *
- * @return EPLB_OK; EPLB_REFUSED when another call is under way; EPLB_RANK_SILENT with layer and token when
- * after twice the transfer timeout the record is still undecided or the group still holds operations: nothing
- * was assumed, and the call may be repeated
+ * The transfer timeout runs on the executor's clock. The bound of twice as long runs on
+ * eplb_clock_system(), so that the call ends also when the host's clock stands still.
+ *
+ * @return EPLB_OK; EPLB_REFUSED when another call is under way; EPLB_RANK_SILENT with layer and token
+ *         when after twice the transfer timeout the record is still undecided or the group still
+ *         holds operations: nothing was assumed, and the call may be repeated
  */
 EPLB_API enum eplb_status eplb_executor_finish_step(struct eplb_executor *executor, struct eplb_error *error);
 
@@ -109,6 +113,10 @@ EPLB_API enum eplb_status eplb_executor_finish_step(struct eplb_executor *execut
  * rank has voted, waits as finish_step, and does what the record says. Not begun: takes the command,
  * votes no on its activation and reports its prepare as failed. A forward that was finished is left
  * as it is.
+ *
+ * When a rank has died, it is due on every live rank for each submitted forward. Who learns of the
+ * death tells two parties: group->member_dead, which ends blocked collectives and fails operations,
+ * and eplb_manager_rank_dead, which does not call it.
  *
  * @param command the forward's, with the seq of the last start_step or above it
  * @return as start_step and finish_step
@@ -119,12 +127,14 @@ EPLB_API enum eplb_status eplb_executor_abort_step(struct eplb_executor *executo
 
 /**
  * Fills the output of the last forward: who, sizes, the generations that it ran under, and the
- * levels as they are now. To be called after finish_step or abort_step. Does not block.
+ * levels as they are now. To be called after finish_step or abort_step has returned; not by a hook.
+ * Does not block.
  *
  * @param prefix the forward's counts [num_layers][slots_per_rank], inclusive prefix sums along the
  *               slots; borrowed, not read
  * @param output borrows prefix, and the generations until the next start_step or abort_step
- * @return EPLB_OK; EPLB_REFUSED before the first forward and while an activation is unresolved
+ * @return EPLB_OK; EPLB_REFUSED before the first forward, while another call is under way, and while
+ *         an activation is unresolved
  */
 EPLB_API enum eplb_status eplb_executor_output(struct eplb_executor *executor, const int64_t *prefix,
                                                struct eplb_worker_output *output, struct eplb_error *error);
@@ -144,7 +154,7 @@ EPLB_API const int32_t *eplb_executor_tables(const struct eplb_executor *executo
  * forward's thread can resolve: finish_step or abort_step comes before a stop in that thread.
  * A prepare that has not begun is dropped. May be repeated.
  *
- * @param timeout_ns how long to wait for all of that, >= 0
+ * @param timeout_ns how long to wait for all of that, on eplb_clock_system(), >= 0
  * @return EPLB_OK: no thread is left, no hook will be called any more; EPLB_RANK_SILENT with a
  *         sentence that names the hook and its layer, or the activation, that is still under way
  */

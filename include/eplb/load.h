@@ -254,6 +254,13 @@ EPLB_API enum eplb_status eplb_aggregator_create(const struct eplb_shape *shape,
                                                  struct eplb_aggregator **aggregator,
                                                  struct eplb_error *error);
 
+/**
+ * Gives the layers the names that sentences and warnings call them by.
+ *
+ * @param layer_ids [num_layers], copied; NULL: 0, 1, ..., as after create
+ */
+EPLB_API void eplb_aggregator_name_layers(struct eplb_aggregator *aggregator, const int32_t *layer_ids);
+
 /** Frees an aggregator and every window of it; NULL is allowed. */
 EPLB_API void eplb_aggregator_destroy(struct eplb_aggregator *aggregator);
 
@@ -278,6 +285,15 @@ EPLB_API void eplb_aggregator_destroy(struct eplb_aggregator *aggregator);
 EPLB_API enum eplb_status eplb_aggregator_add(struct eplb_aggregator *aggregator,
                                               const struct eplb_sample *sample,
                                               struct eplb_sample_result *result, struct eplb_error *error);
+
+/**
+ * Compares the generations of a forward whose counts do not matter (graph warm-up).
+ *
+ * @return EPLB_OK; EPLB_INCONSISTENT as eplb_aggregator_add. Nothing changes
+ */
+EPLB_API enum eplb_status eplb_aggregator_check_generations(const struct eplb_aggregator *aggregator,
+                                                            const struct eplb_sample *sample,
+                                                            struct eplb_error *error);
 
 /**
  * Makes a new placement of one layer the active one: its generation grows by one, the old table

@@ -115,12 +115,18 @@ EPLB_API enum eplb_status eplb_manager_outputs(struct eplb_manager *manager, uin
                                                const struct eplb_worker_output *outputs, int32_t num_outputs,
                                                struct eplb_error *error);
 
-/** Tells that a rank is dead. Idempotent, thread-safe; rank is in [0, ep_size). */
+/**
+ * Tells that a rank is dead: what no rank was given is given up, for an activation that was handed out
+ * the decision record decides, and no further command is handed out. The host tells the group too
+ * (member_dead), and every live rank calls eplb_executor_abort_step for each submitted forward that it
+ * cannot finish. Idempotent, thread-safe; rank is in [0, ep_size).
+ */
 EPLB_API void eplb_manager_rank_dead(struct eplb_manager *manager, int32_t rank);
 
 /** What is going on. */
 struct eplb_manager_status {
     size_t size;                                   /**< sizeof(struct eplb_manager_status). */
+    int32_t num_dead;                              /**< Ranks that were told dead. */
     int policy_running;                            /**< A policy run is under way. */
     int round;                                     /**< A round is in progress. */
     int32_t layers_waiting;                        /**< Layers of the round that have not begun. */

@@ -78,6 +78,12 @@ EPLB_API enum eplb_status eplb_weights_create(const struct eplb_weights_params *
 /** Frees the registration and the staging, not the tensors. NULL is allowed. */
 EPLB_API void eplb_weights_destroy(struct eplb_weights *weights);
 
+/** The shape that was registered. Owned by the registration. */
+EPLB_API const struct eplb_shape *eplb_weights_shape(const struct eplb_weights *weights);
+
+/** The rank that was registered. */
+EPLB_API int32_t eplb_weights_ep_rank(const struct eplb_weights *weights);
+
 /** Bytes of staging that were reserved, with the padding between its tensors. */
 EPLB_API size_t eplb_weights_staging_bytes(const struct eplb_weights *weights);
 

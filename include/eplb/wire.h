@@ -73,7 +73,10 @@ enum eplb_activation_outcome {
     EPLB_ACTIVATION_KEPT = 2,
 };
 
-/** Why a prepare failed or an activation was kept: REASON(name, value, text). Values are stable. */
+/**
+ * Why a prepare failed or an activation was kept: REASON(name, value, text). Values are stable; 11 is
+ * not used.
+ */
 #define EPLB_REASON_MAP(REASON)                                      \
     REASON(NONE, 0, "none")                                          \
     REASON(WRONG_LENGTH, 1, "the table has another length")          \
@@ -86,7 +89,6 @@ enum eplb_activation_outcome {
     REASON(TRANSFER_FAILED, 8, "a transfer failed")                  \
     REASON(DEADLINE, 9, "the transfer timeout passed")               \
     REASON(ABORTED_BY_ANOTHER, 10, "another aborted the record")     \
-    REASON(RANK_DEAD, 11, "a rank died")                             \
     REASON(STEP_ABORTED, 12, "the forward was given up")             \
     REASON(STORAGE_CHANGED, 13, "a registered tensor moved or changed its size")
 

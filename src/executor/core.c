@@ -18,6 +18,8 @@ static struct eplb_executor_core *layout(struct eplb_arena *arena,
     size_t slots = (size_t)shape->num_slots;
     struct eplb_executor_core parts = {.shape = *shape, .ep_rank = params->ep_rank};
     struct eplb_executor_core *core = eplb_arena_take(arena, 1, sizeof *core);
+    if (params->layer_ids != NULL)
+        parts.layer_ids = eplb_arena_take(arena, layers, sizeof *parts.layer_ids);
     parts.tables = eplb_arena_take(arena, layers * slots, sizeof *parts.tables);
     parts.generations = eplb_arena_take(arena, layers, sizeof *parts.generations);
     parts.ran_generations = eplb_arena_take(arena, layers, sizeof *parts.ran_generations);
@@ -66,6 +68,9 @@ enum eplb_status eplb_executor_core_create(const struct eplb_executor_core_param
     struct eplb_executor_core *created = layout(&arena, params);
     EPLB_ASSERT(created != NULL && !arena.overflow);
     created->attempt.layer = EPLB_NO_LAYER;
+    if (created->layer_ids != NULL)
+        memcpy(created->layer_ids, params->layer_ids,
+               (size_t)params->shape.num_layers * sizeof *created->layer_ids);
     take_initial(created, params->initial);
     *core = created;
     return EPLB_OK;
@@ -122,7 +127,8 @@ enum eplb_status eplb_executor_core_check(const struct eplb_executor_core *core,
         EPLB_FAIL(EPLB_REFUSED,
                   "forward %" PRIu64 " cannot start: activation_token %" PRIu64
                   " of layer %d is unresolved; finish_step or abort_step of forward %" PRIu64 " comes first",
-                  command->seq, core->attempt.token.value, core->attempt.layer, core->seq);
+                  command->seq, core->attempt.token.value,
+                  eplb_executor_core_layer_id(core, core->attempt.layer), core->seq);
     if (command->seq <= core->seq)
         EPLB_FAIL(EPLB_INVALID,
                   "forward %" PRIu64 " cannot start: numbers rise, and this rank has begun %" PRIu64,
@@ -131,7 +137,7 @@ enum eplb_status eplb_executor_core_check(const struct eplb_executor_core *core,
         EPLB_FAIL(EPLB_INVALID,
                   "the command of forward %" PRIu64 " names layer %d to prepare and to activate; one of the "
                   "two is allowed",
-                  command->seq, command->update_layer_id);
+                  command->seq, eplb_executor_core_layer_id(core, command->update_layer_id));
     EPLB_TRY(check_prepare(core, command, error));
     return check_activation(core, command, error);
 }
@@ -277,6 +283,12 @@ struct eplb_activation_token eplb_executor_core_attempt(const struct eplb_execut
 int32_t eplb_executor_core_attempt_layer(const struct eplb_executor_core *core)
 {
     return core->attempt.layer;
+}
+
+int32_t eplb_executor_core_layer_id(const struct eplb_executor_core *core, int32_t layer)
+{
+    bool named = core->layer_ids != NULL && layer >= 0 && layer < core->shape.num_layers;
+    return named ? core->layer_ids[layer] : layer;
 }
 
 struct eplb_worker_levels eplb_executor_core_levels(const struct eplb_executor_core *core)

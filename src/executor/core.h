@@ -24,7 +24,8 @@
 struct eplb_executor_core_params {
     struct eplb_shape shape;
     int32_t ep_rank;
-    const int32_t *initial; /* [L][num_slots] legal, generation 0; NULL: the initial placement */
+    const int32_t *initial;   /* [L][num_slots] legal, generation 0; NULL: the initial placement */
+    const int32_t *layer_ids; /* [L] names of the layers in sentences, copied; NULL: 0, 1, ... */
     int64_t expert_bytes;
     struct eplb_transfer_limits limits;
 };
@@ -108,6 +109,9 @@ struct eplb_activation_token eplb_executor_core_attempt(const struct eplb_execut
 
 /** The layer of the last attempt; EPLB_NO_LAYER before the first. */
 int32_t eplb_executor_core_attempt_layer(const struct eplb_executor_core *core);
+
+/** A layer's name in logs and sentences; a row that is none is its own. */
+int32_t eplb_executor_core_layer_id(const struct eplb_executor_core *core, int32_t layer);
 
 /** What goes into every output. */
 struct eplb_worker_levels eplb_executor_core_levels(const struct eplb_executor_core *core);

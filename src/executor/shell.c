@@ -3,7 +3,6 @@
 #include "executor/shell.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/assert.h"
@@ -27,8 +26,7 @@ int64_t eplb_executor_now(const struct eplb_executor *executor)
 
 int32_t eplb_executor_layer_id(const struct eplb_executor *executor, int32_t layer)
 {
-    bool named = executor->layer_ids != NULL && layer >= 0 && layer < executor->params.shape.num_layers;
-    return named ? executor->layer_ids[layer] : layer;
+    return eplb_executor_core_layer_id(executor->core, layer);
 }
 
 struct eplb_log_value eplb_executor_ms(int64_t ns)
@@ -69,6 +67,31 @@ static enum eplb_status check_group(const struct eplb_executor_params *params, s
     return EPLB_OK;
 }
 
+/** Of another shape or rank, a switch would copy into the wrong slots. */
+static enum eplb_status check_weights(const struct eplb_executor_params *params, struct eplb_error *error)
+{
+    const struct eplb_shape *theirs = eplb_weights_shape(params->weights);
+    const struct eplb_shape *ours = &params->shape;
+    const struct {
+        const char *name;
+        int32_t theirs, ours;
+    } sizes[] = {
+        {"num_layers", theirs->num_layers, ours->num_layers},
+        {"num_experts", theirs->num_experts, ours->num_experts},
+        {"ep_size", theirs->ep_size, ours->ep_size},
+        {"redundant_experts_num", theirs->redundant_experts_num, ours->redundant_experts_num},
+        {"slots_per_rank", theirs->slots_per_rank, ours->slots_per_rank},
+        {"num_slots", theirs->num_slots, ours->num_slots},
+        {"ep_rank", eplb_weights_ep_rank(params->weights), params->ep_rank},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].theirs != sizes[i].ours)
+            EPLB_FAIL(EPLB_INVALID,
+                      "the weights are registered with %s %d, and the executor has %d; they must be equal",
+                      sizes[i].name, sizes[i].theirs, sizes[i].ours);
+    return EPLB_OK;
+}
+
 static enum eplb_status check_initial(const struct eplb_executor_params *params, struct eplb_error *error)
 {
     for (int32_t layer = 0; params->initial != NULL && layer < params->shape.num_layers; layer++) {
@@ -96,26 +119,8 @@ static enum eplb_status check_params(const struct eplb_executor_params *params, 
                   params->transfer_timeout_seconds);
     EPLB_TRY(check_hooks(params->hooks, error));
     EPLB_TRY(check_group(params, error));
+    EPLB_TRY(check_weights(params, error));
     return check_initial(params, error);
-}
-
-static struct eplb_executor *layout(struct eplb_arena *arena, const struct eplb_executor_params *params)
-{
-    size_t layers = (size_t)params->shape.num_layers;
-    struct eplb_executor *executor = eplb_arena_take(arena, 1, sizeof *executor);
-    int32_t *layer_ids = eplb_arena_take(arena, params->layer_ids == NULL ? 0 : layers, sizeof *layer_ids);
-    if (executor == NULL)
-        return NULL;
-    executor->params = *params;
-    executor->params.initial = NULL;
-    executor->params.layer_ids = NULL;
-    if (params->layer_ids != NULL) {
-        memcpy(layer_ids, params->layer_ids, layers * sizeof *layer_ids);
-        executor->layer_ids = layer_ids;
-    }
-    executor->heartbeat_at = eplb_executor_now(executor);
-    executor->last_output_at = -1;
-    return executor;
 }
 
 /** A post that the group refuses would fail every activation that needs as many. */
@@ -141,6 +146,7 @@ static enum eplb_status create_core(struct eplb_executor *executor, const struct
         .shape = params->shape,
         .ep_rank = params->ep_rank,
         .initial = params->initial,
+        .layer_ids = params->layer_ids,
         .expert_bytes = eplb_weights_expert_bytes(params->weights),
         .limits = {.chunk_bytes = params->transfer_chunk_bytes,
                    .inflight_bytes = params->transfer_inflight_bytes,
@@ -178,15 +184,14 @@ enum eplb_status eplb_executor_create(const struct eplb_executor_params *params,
                                       struct eplb_executor **executor, struct eplb_error *error)
 {
     EPLB_TRY(check_params(params, error));
-    struct eplb_arena arena;
-    eplb_arena_init(&arena, NULL, 0);
-    layout(&arena, params);
-    void *block = arena.overflow ? NULL : eplb_arena_block(arena.used);
-    if (block == NULL)
+    struct eplb_executor *created = eplb_arena_block(sizeof *created);
+    if (created == NULL)
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for an executor");
-    eplb_arena_init(&arena, block, arena.used);
-    struct eplb_executor *created = layout(&arena, params);
-    EPLB_ASSERT(created != NULL && !arena.overflow);
+    created->params = *params;
+    created->params.initial = NULL;
+    created->params.layer_ids = NULL;
+    created->heartbeat_at = eplb_executor_now(created);
+    created->last_output_at = -1;
     enum eplb_status status = create_core(created, params, error);
     if (status == EPLB_OK)
         status = start_thread(created, error);
@@ -311,13 +316,15 @@ enum eplb_status eplb_executor_output(struct eplb_executor *executor, const int6
     int64_t now = eplb_executor_now(executor);
     eplb_mutex_lock(&executor->lock);
     uint64_t seq = eplb_executor_core_seq(executor->core);
-    bool idle = eplb_executor_core_idle(executor->core);
+    /* In a call, `switched` may stand in the levels before the model was told. */
+    bool over = seq != 0 && !executor->in_call && eplb_executor_core_idle(executor->core);
     struct eplb_worker_levels levels = eplb_executor_core_levels(executor->core);
-    if (idle && seq != 0)
+    if (over)
         executor->last_output_at = now;
     eplb_mutex_unlock(&executor->lock);
-    if (!idle || seq == 0)
-        EPLB_FAIL(EPLB_REFUSED, "rank %d: there is no output before finish_step of forward %" PRIu64,
+    if (!over)
+        EPLB_FAIL(EPLB_REFUSED,
+                  "rank %d: there is no output before finish_step of forward %" PRIu64 " has returned",
                   executor->params.ep_rank, seq == 0 ? UINT64_C(1) : seq);
     *output = (struct eplb_worker_output){.size = sizeof *output,
                                           .seq = seq,

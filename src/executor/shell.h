@@ -39,7 +39,6 @@ struct path_numbers {
 
 struct eplb_executor {
     struct eplb_executor_params params; /* without the arrays */
-    int32_t *layer_ids;                 /* [L], or NULL */
     struct activation_numbers activation;
 
     struct eplb_mutex lock;        /* everything below */

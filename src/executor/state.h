@@ -44,6 +44,7 @@ struct attempt {
 struct eplb_executor_core {
     struct eplb_shape shape;
     int32_t ep_rank;
+    int32_t *layer_ids;        /* [L], or NULL */
     int32_t *tables;           /* [L][num_slots] */
     uint64_t *generations;     /* [L] */
     uint64_t *ran_generations; /* [L] when the last forward began */

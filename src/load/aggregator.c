@@ -82,6 +82,7 @@ static struct eplb_aggregator *lay_out(struct eplb_arena *arena, const struct ep
     size_t layers = (size_t)shape->num_layers;
     size_t slots = (size_t)shape->num_slots;
     struct eplb_aggregator *aggregator = eplb_arena_take(arena, 1, sizeof *aggregator);
+    layout.layer_ids = eplb_arena_take(arena, layers, sizeof(int32_t));
     layout.generations = eplb_arena_take(arena, layers, sizeof(uint64_t));
     layout.first_generations = eplb_arena_take(arena, layers, sizeof(uint64_t));
     layout.closed_generations = eplb_arena_take(arena, layers, sizeof(uint64_t));
@@ -169,9 +170,17 @@ enum eplb_status eplb_aggregator_create(const struct eplb_shape *shape, int32_t 
     struct eplb_aggregator *created = lay_out(&arena, shape, overlap);
     EPLB_ASSERT(created == block && !arena.overflow);
     created->sink = sink;
+    eplb_aggregator_name_layers(created, NULL);
     start(created, expert_ids, generations);
     *aggregator = created;
     return EPLB_OK;
+}
+
+void eplb_aggregator_name_layers(struct eplb_aggregator *aggregator, const int32_t *layer_ids)
+{
+    EPLB_ASSERT(aggregator->layer_ids != NULL);
+    for (int32_t l = 0; l < aggregator->shape.num_layers; l++)
+        aggregator->layer_ids[l] = layer_ids == NULL ? l : layer_ids[l];
 }
 
 void eplb_aggregator_destroy(struct eplb_aggregator *aggregator)
@@ -187,8 +196,8 @@ enum eplb_status eplb_aggregator_commit(struct eplb_aggregator *aggregator, int3
     EPLB_TRY(check_table(&aggregator->shape, expert_ids, layer, error));
     uint64_t generation = aggregator->generations[layer];
     if (generation == UINT64_MAX)
-        EPLB_FAIL(EPLB_INVALID, "layer %d: generation %llu is the largest there is", layer,
-                  (unsigned long long)generation);
+        EPLB_FAIL(EPLB_INVALID, "layer %d: generation %llu is the largest there is",
+                  aggregator->layer_ids[layer], (unsigned long long)generation);
     size_t slots = (size_t)aggregator->shape.num_slots;
     int32_t *active = active_table(aggregator, layer);
     memcpy(older_table(aggregator, layer, generation), active, slots * sizeof *active);

@@ -26,6 +26,7 @@ struct eplb_aggregator {
     struct eplb_window open;
     struct eplb_window closed;
 
+    int32_t *layer_ids;                 /* [L] names in messages */
     uint64_t *generations;              /* [L] active */
     uint64_t *first_generations;        /* [L] at create: nothing older was ever known */
     uint64_t *closed_generations;       /* [L] */

@@ -2,7 +2,7 @@
 /* Copyright The eplb authors */
 /*
  * Adding a sample. Everything is decided before anything is written: the sizes and generations,
- * then the prefixes, which are read once and decoded to counts, then the room in the window.
+ * then the prefixes, which are decoded to counts, then the room in the window.
  */
 #include <string.h>
 
@@ -26,9 +26,11 @@ static enum eplb_status check_report(const struct eplb_shape *shape, const struc
     return EPLB_OK;
 }
 
-static enum eplb_status check_generations(const struct eplb_sample *sample, int32_t first, int32_t rank,
-                                          int32_t num_layers, struct eplb_error *error)
+static enum eplb_status compare_generations(const struct eplb_aggregator *aggregator,
+                                            const struct eplb_sample *sample, int32_t first, int32_t rank,
+                                            struct eplb_error *error)
 {
+    int32_t num_layers = aggregator->shape.num_layers;
     const uint64_t *expected = sample->ranks[first].generations;
     const uint64_t *actual = sample->ranks[rank].generations;
     if (memcmp(expected, actual, (size_t)num_layers * sizeof *actual) == 0)
@@ -38,8 +40,9 @@ static enum eplb_status check_generations(const struct eplb_sample *sample, int3
         l++;
     EPLB_ASSERT(l < num_layers);
     EPLB_FAIL(EPLB_INCONSISTENT,
-              "layer %d: rank %d ran the forward under generation %llu, rank %d under generation %llu", l,
-              first, (unsigned long long)expected[l], rank, (unsigned long long)actual[l]);
+              "layer %d: rank %d ran the forward under generation %llu, rank %d under generation %llu",
+              aggregator->layer_ids[l], first, (unsigned long long)expected[l], rank,
+              (unsigned long long)actual[l]);
 }
 
 static int is_whole(const struct eplb_sample *sample)
@@ -50,27 +53,49 @@ static int is_whole(const struct eplb_sample *sample)
     return 1;
 }
 
-/* Checks sizes and generations of the ranks whose output is there. */
-static enum eplb_status check_reports(const struct eplb_shape *shape, const struct eplb_sample *sample,
-                                      struct eplb_error *error)
+/* Whether a rank's report has generations that can be compared, whatever else is wrong with it. */
+static int has_generations(const struct eplb_aggregator *aggregator, const struct eplb_sample *sample,
+                           int32_t rank)
 {
+    EPLB_ASSERT(rank >= 0 && rank < sample->num_ranks);
+    const struct eplb_rank_report *report = &sample->ranks[rank];
+    return report->prefix != NULL && report->generations != NULL &&
+           report->num_layers == aggregator->shape.num_layers;
+}
+
+enum eplb_status eplb_aggregator_check_generations(const struct eplb_aggregator *aggregator,
+                                                   const struct eplb_sample *sample, struct eplb_error *error)
+{
+    int32_t first = -1;
+    for (int32_t r = 0; r < sample->num_ranks && r < aggregator->shape.ep_size; r++) {
+        if (!has_generations(aggregator, sample, r))
+            continue;
+        if (first >= 0)
+            EPLB_TRY(compare_generations(aggregator, sample, first, r, error));
+        else
+            first = r;
+    }
+    return EPLB_OK;
+}
+
+/* Generations first: that ranks disagree matters more than that one of them reports nonsense. */
+static enum eplb_status check_reports(const struct eplb_aggregator *aggregator,
+                                      const struct eplb_sample *sample, struct eplb_error *error)
+{
+    const struct eplb_shape *shape = &aggregator->shape;
+    EPLB_TRY(eplb_aggregator_check_generations(aggregator, sample, error));
     if (sample->num_ranks != shape->ep_size)
         EPLB_FAIL(EPLB_REFUSED, "sample refused: %d ranks report, not %d", sample->num_ranks, shape->ep_size);
     for (int32_t r = 0; r < shape->ep_size; r++)
         if (sample->ranks[r].prefix != NULL)
             EPLB_TRY(check_report(shape, &sample->ranks[r], r, error));
-    int32_t first = 0;
-    while (first < shape->ep_size && sample->ranks[first].prefix == NULL)
-        first++;
-    for (int32_t r = first + 1; r < shape->ep_size; r++)
-        if (sample->ranks[r].prefix != NULL)
-            EPLB_TRY(check_generations(sample, first, r, shape->num_layers, error));
     return EPLB_OK;
 }
 
-static enum eplb_status refuse_prefix(const struct eplb_shape *shape, const int64_t *prefix, int32_t rank,
-                                      struct eplb_error *error)
+static enum eplb_status refuse_prefix(const struct eplb_aggregator *aggregator, const int64_t *prefix,
+                                      int32_t rank, struct eplb_error *error)
 {
+    const struct eplb_shape *shape = &aggregator->shape;
     size_t n = (size_t)shape->slots_per_rank;
     int32_t l = 0;
     size_t slot;
@@ -81,7 +106,8 @@ static enum eplb_status refuse_prefix(const struct eplb_shape *shape, const int6
     }
     EPLB_FAIL(EPLB_REFUSED,
               "sample refused: rank %d, layer %d, slot %zu: prefix sum %lld is below %lld, the sum before it",
-              rank, l, slot, (long long)prefix[slot], (long long)(slot == 0 ? 0 : prefix[slot - 1]));
+              rank, aggregator->layer_ids[l], slot, (long long)prefix[slot],
+              (long long)(slot == 0 ? 0 : prefix[slot - 1]));
 }
 
 /* Decodes all reports to counts and sample_totals. */
@@ -104,7 +130,7 @@ static enum eplb_status decode(struct eplb_aggregator *aggregator, const struct 
             counts += shape->num_slots;
         }
         if (sign < 0)
-            return refuse_prefix(shape, sample->ranks[r].prefix, r, error);
+            return refuse_prefix(aggregator, sample->ranks[r].prefix, r, error);
         EPLB_ASSERT(any >= 0);
         aggregator->sample_rank_has_rows[r] = any != 0;
     }
@@ -127,8 +153,8 @@ static enum eplb_status check_entries(struct eplb_aggregator *aggregator, int32_
             EPLB_FAIL(EPLB_REFUSED,
                       "sample refused: rank %d, layer %d, slot %d: %lld rows would carry the window's load "
                       "of expert %d from %lld past 2^62",
-                      p / shape->slots_per_rank, layer, p % shape->slots_per_rank, (long long)counts[p],
-                      expert, (long long)row[expert]);
+                      p / shape->slots_per_rank, aggregator->layer_ids[layer], p % shape->slots_per_rank,
+                      (long long)counts[p], expert, (long long)row[expert]);
         row[expert] += counts[p];
     }
     return EPLB_OK;
@@ -189,7 +215,7 @@ static eplb_u128 apply(struct eplb_aggregator *aggregator, const uint64_t *gener
 static enum eplb_status add(struct eplb_aggregator *aggregator, const struct eplb_sample *sample,
                             struct eplb_sample_result *result, struct eplb_error *error)
 {
-    EPLB_TRY(check_reports(&aggregator->shape, sample, error));
+    EPLB_TRY(check_reports(aggregator, sample, error));
     if (!is_whole(sample)) {
         aggregator->counters.lacking++;
         *result = (struct eplb_sample_result){.taken = 0};

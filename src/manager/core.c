@@ -119,10 +119,10 @@ static enum eplb_status check_params(const struct eplb_manager_core_params *para
                   params->update_interval_ns, params->prepare_timeout_ns, params->transfer_timeout_ns);
     if (params->overlap < 0 || params->overlap > 1)
         EPLB_FAIL(EPLB_INVALID, "overlap is %d; allowed is 0 or 1", params->overlap);
-    if (params->first_token < 1 || params->first_seq < 1)
+    if (params->first_token < 1 || params->first_token > EPLB_MAX_TOKEN / 2 || params->first_seq < 1)
         EPLB_FAIL(EPLB_INVALID,
-                  "the first token and the first forward are %" PRIu64 " and %" PRIu64
-                  "; both must be 1 or more",
+                  "the first token is %" PRIu64 " and the first forward %" PRIu64
+                  "; both must be 1 or more, and the token no more than 2^61",
                   params->first_token, params->first_seq);
     return EPLB_OK;
 }
@@ -139,8 +139,10 @@ static enum eplb_status create_parts(struct eplb_manager_core *core,
     planner.layer_ids = params->layer_ids;
     planner.log = params->policy_log;
     EPLB_TRY(eplb_planner_create(&planner, &core->planner, error));
-    return eplb_aggregator_create(&params->shape, params->overlap, eplb_planner_active(core->planner),
-                                  params->generations, params->log, &core->aggregator, error);
+    EPLB_TRY(eplb_aggregator_create(&params->shape, params->overlap, eplb_planner_active(core->planner),
+                                    params->generations, params->log, &core->aggregator, error));
+    eplb_aggregator_name_layers(core->aggregator, params->layer_ids);
+    return EPLB_OK;
 }
 
 enum eplb_status eplb_manager_core_create(const struct eplb_manager_core_params *params,
@@ -303,6 +305,18 @@ static void outputs(struct eplb_manager_core *core, const struct eplb_manager_ev
     eplb_activation_judge(core, event->seq, now);
 }
 
+static void warn_of_death(struct eplb_manager_core *core, int32_t rank)
+{
+    const struct activating *activating = &core->activating;
+    if (activating->layer == EPLB_NO_LAYER)
+        eplb_manager_warn(core, "rank %d died; no layer was activating", rank);
+    else
+        eplb_manager_warn(core,
+                          "rank %d died while layer %d was activating (activation_token %" PRIu64
+                          "); the decision record decides",
+                          rank, eplb_manager_layer_id(core, activating->layer), activating->token.value);
+}
+
 static void rank_dead(struct eplb_manager_core *core, int32_t rank, int64_t now)
 {
     EPLB_ASSERT(rank >= 0 && rank < core->shape.ep_size);
@@ -310,6 +324,7 @@ static void rank_dead(struct eplb_manager_core *core, int32_t rank, int64_t now)
         return;
     core->dead[rank] = 1;
     core->num_dead++;
+    warn_of_death(core, rank);
     eplb_prepare_abort(core, EPLB_ABORT_RANK_DEAD);
     eplb_round_abort_waiting(core);
     eplb_activation_rank_dead(core, now);
@@ -413,6 +428,7 @@ void eplb_manager_core_status(const struct eplb_manager_core *core, int64_t now,
     const struct eplb_sample_counters *samples = eplb_aggregator_counters(core->aggregator);
     *status = core->totals;
     status->size = sizeof *status;
+    status->num_dead = core->num_dead;
     status->policy_running = core->policy_running;
     status->round = core->round;
     status->layers_waiting = core->num_waiting;

@@ -106,6 +106,9 @@ void eplb_manager_core_status(const struct eplb_manager_core *core, int64_t now,
 
 /** The committed tables [L][num_slots] and generations [L]. */
 const int32_t *eplb_manager_core_tables(const struct eplb_manager_core *core);
+/** A layer's name in messages. */
+int32_t eplb_manager_layer_id(const struct eplb_manager_core *core, int32_t layer);
+
 /** The open window. */
 const struct eplb_window *eplb_manager_core_window(const struct eplb_manager_core *core);
 

@@ -20,6 +20,7 @@
 #include "manager/core.h"
 #include "metrics/metrics.h"
 #include "os/thread.h"
+#include "wire/levels.h"
 
 /** How often time is told to the core while nothing else happens. */
 #define TICK_NS INT64_C(100000000)
@@ -78,13 +79,14 @@ static void copy_command(struct eplb_manager *manager, const struct eplb_command
 
 static void tell_resolved(struct eplb_manager *manager, const struct eplb_manager_action *action)
 {
+    int32_t layer_id = eplb_manager_layer_id(manager->core, action->layer);
     if (action->type == EPLB_MANAGER_COMMITTED && manager->metrics != NULL)
         eplb_metrics_set(manager->metrics, EPLB_METRIC_LAST_ACTIVATION_WAIT, action->wait_ns);
     if (action->type == EPLB_MANAGER_COMMITTED)
-        EPLB_LOG(&manager->pending_sink, LAYER_COMMITTED, EPLB_VALUE_INT(action->layer),
+        EPLB_LOG(&manager->pending_sink, LAYER_COMMITTED, EPLB_VALUE_INT(layer_id),
                  EPLB_VALUE_INT(action->generation));
     else
-        EPLB_LOG(&manager->pending_sink, LAYER_ABORTED, EPLB_VALUE_INT(action->layer),
+        EPLB_LOG(&manager->pending_sink, LAYER_ABORTED, EPLB_VALUE_INT(layer_id),
                  EPLB_VALUE_TEXT(eplb_abort_reason_text(action->why)));
 }
 
@@ -227,6 +229,8 @@ static enum eplb_status check_params(const struct eplb_manager_params *params, s
         EPLB_FAIL(EPLB_INVALID, "expert_bytes is %" PRId64 "; it must be 0 or more", params->expert_bytes);
     if (params->group == NULL || params->clock == NULL || params->clock->now == NULL)
         EPLB_FAIL(EPLB_INVALID, "a manager needs a process group and a clock");
+    if (params->group->record_open == NULL || params->group->record_abort == NULL)
+        EPLB_FAIL(EPLB_INVALID, "the process group lacks record_open or record_abort");
     if (params->shape.ep_size < 2)
         EPLB_FAIL(EPLB_INVALID, "ep_size is %d; a manager balances 2 ranks or more", params->shape.ep_size);
     if (params->group->num_ranks != params->shape.ep_size)
@@ -336,6 +340,9 @@ enum eplb_status eplb_manager_submit(struct eplb_manager *manager, const struct 
     if (forward->size != sizeof *forward)
         EPLB_FAIL(EPLB_INVALID, "eplb_forward.size is %zu; this library's is %zu", forward->size,
                   sizeof *forward);
+    if (forward->batches == NULL || forward->num_batches < 1)
+        EPLB_FAIL(EPLB_INVALID, "forward %" PRIu64 " has %d batches; every DP rank has one, if an empty one",
+                  forward->seq, forward->batches == NULL ? 0 : forward->num_batches);
     for (int32_t i = 0; i < forward->num_batches; i++)
         if (forward->batches[i].prefill_tokens < 0 || forward->batches[i].decode_tokens < 0)
             EPLB_FAIL(EPLB_INVALID,
@@ -357,10 +364,27 @@ enum eplb_status eplb_manager_dropped(struct eplb_manager *manager, uint64_t seq
     return step(manager, &event, NULL, error);
 }
 
+static enum eplb_status check_outputs(const struct eplb_worker_output *outputs, int32_t num_outputs,
+                                      struct eplb_error *error)
+{
+    if (num_outputs < 0 || (outputs == NULL && num_outputs > 0))
+        EPLB_FAIL(EPLB_INVALID, "%d outputs were announced and none was given", num_outputs);
+    for (int32_t i = 0; i < num_outputs; i++) {
+        if (outputs[i].prefix == NULL)
+            continue;
+        if (outputs[i].size != sizeof outputs[i])
+            EPLB_FAIL(EPLB_INVALID, "eplb_worker_output.size of output %d is %zu; this library's is %zu", i,
+                      outputs[i].size, sizeof outputs[i]);
+        EPLB_TRY(eplb_worker_levels_check(&outputs[i], error));
+    }
+    return EPLB_OK;
+}
+
 enum eplb_status eplb_manager_outputs(struct eplb_manager *manager, uint64_t seq,
                                       const struct eplb_worker_output *outputs, int32_t num_outputs,
                                       struct eplb_error *error)
 {
+    EPLB_TRY(check_outputs(outputs, num_outputs, error));
     struct eplb_manager_event event = {
         .type = EPLB_MANAGER_OUTPUTS, .seq = seq, .outputs = outputs, .num_outputs = num_outputs};
     return step(manager, &event, NULL, error);

@@ -33,8 +33,6 @@ static void note_taken(struct eplb_manager_core *core, int64_t counted_rows, int
 bool eplb_samples_take(struct eplb_manager_core *core, const struct eplb_manager_event *event,
                        const struct flight *flight, int64_t now)
 {
-    if (flight->warmup)
-        return true;
     int32_t ranks = event->num_outputs < core->shape.ep_size ? event->num_outputs : core->shape.ep_size;
     for (int32_t rank = 0; rank < ranks; rank++) {
         core->reports[rank] = report_of(core, &event->outputs[rank], flight);
@@ -44,7 +42,10 @@ bool eplb_samples_take(struct eplb_manager_core *core, const struct eplb_manager
     struct eplb_sample sample = {.ranks = core->reports, .num_ranks = event->num_outputs};
     struct eplb_sample_result result = {0};
     struct eplb_error error;
-    enum eplb_status status = eplb_aggregator_add(core->aggregator, &sample, &result, &error);
+    /* A warm-up forward's counts never matter; that ranks run it under different tables does. */
+    enum eplb_status status = flight->warmup
+                                  ? eplb_aggregator_check_generations(core->aggregator, &sample, &error)
+                                  : eplb_aggregator_add(core->aggregator, &sample, &result, &error);
     if (status == EPLB_INCONSISTENT) {
         eplb_manager_stop(core, status, "forward %" PRIu64 ": %s", event->seq, error.text);
         return false;

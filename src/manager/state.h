@@ -125,9 +125,6 @@ void eplb_manager_stop(struct eplb_manager_core *core, enum eplb_status status, 
 /** One warning to the log. */
 void eplb_manager_warn(struct eplb_manager_core *core, const char *format, ...) EPLB_PRINTF(2, 3);
 
-/** A layer's name in messages. */
-int32_t eplb_manager_layer_id(const struct eplb_manager_core *core, int32_t layer);
-
 /** A layer's part of a table of all layers. */
 static inline size_t eplb_manager_row(const struct eplb_manager_core *core, int32_t layer)
 {

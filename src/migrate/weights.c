@@ -100,6 +100,16 @@ void eplb_weights_destroy(struct eplb_weights *weights)
     eplb_arena_free(weights);
 }
 
+const struct eplb_shape *eplb_weights_shape(const struct eplb_weights *weights)
+{
+    return &weights->shape;
+}
+
+int32_t eplb_weights_ep_rank(const struct eplb_weights *weights)
+{
+    return weights->ep_rank;
+}
+
 size_t eplb_weights_staging_bytes(const struct eplb_weights *weights)
 {
     return weights->staging_bytes;

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The eplb authors */
-#include "transport/threads.h"
+/* A mesh in private memory, and a condition variable per rank to sleep on. */
+#include "eplb/threads.h"
 
 #include "base/assert.h"
 #include "base/error.h"
 #include "os/thread.h"
 #include "transport/member.h"
+#include "transport/mesh.h"
 
-enum { DEFAULT_OPS = 256, DEFAULT_TRANSFER_RING = 128 * 1024, DEFAULT_COLLECTIVE_RING = 16 * 1024 };
+/* An executor's transfer posts at most 256 sends and 256 receives at a time. */
+enum { DEFAULT_OPS = 512, DEFAULT_TRANSFER_RING = 128 * 1024, DEFAULT_COLLECTIVE_RING = 16 * 1024 };
 
 /** Where the threads of one rank sleep. */
 struct bed {
@@ -22,12 +25,12 @@ struct eplb_threads {
     struct eplb_member **members; /* [num_ranks], then the engine */
 };
 
-struct eplb_mesh_limits eplb_threads_limits(int32_t num_ranks)
+void eplb_threads_params_init(struct eplb_threads_params *params)
 {
-    return (struct eplb_mesh_limits){.num_ranks = num_ranks,
-                                     .max_ops = DEFAULT_OPS,
-                                     .transfer_ring_bytes = DEFAULT_TRANSFER_RING,
-                                     .collective_ring_bytes = DEFAULT_COLLECTIVE_RING};
+    *params = (struct eplb_threads_params){.size = sizeof *params,
+                                           .max_ops = DEFAULT_OPS,
+                                           .transfer_ring_bytes = DEFAULT_TRANSFER_RING,
+                                           .collective_ring_bytes = DEFAULT_COLLECTIVE_RING};
 }
 
 /* ---- sleeping ---- */
@@ -111,10 +114,9 @@ static struct eplb_threads *layout(struct eplb_arena *arena, const struct eplb_m
     return threads;
 }
 
-enum eplb_status eplb_threads_create(const struct eplb_mesh_limits *limits, struct eplb_threads **threads,
-                                     struct eplb_error *error)
+static enum eplb_status create(const struct eplb_mesh_limits *limits, struct eplb_threads **threads,
+                               struct eplb_error *error)
 {
-    EPLB_TRY(eplb_mesh_limits_check(limits, error));
     struct eplb_arena arena;
     eplb_arena_init(&arena, NULL, 0);
     layout(&arena, limits);
@@ -137,6 +139,20 @@ enum eplb_status eplb_threads_create(const struct eplb_mesh_limits *limits, stru
         eplb_member_init(created->members[i], &created->mesh, rank_of(limits, i));
     *threads = created;
     return EPLB_OK;
+}
+
+enum eplb_status eplb_threads_create(const struct eplb_threads_params *params, struct eplb_threads **threads,
+                                     struct eplb_error *error)
+{
+    if (params->size != sizeof *params)
+        EPLB_FAIL(EPLB_INVALID, "eplb_threads_params.size is %zu; this library's is %zu", params->size,
+                  sizeof *params);
+    const struct eplb_mesh_limits limits = {.num_ranks = params->num_ranks,
+                                            .max_ops = params->max_ops,
+                                            .transfer_ring_bytes = params->transfer_ring_bytes,
+                                            .collective_ring_bytes = params->collective_ring_bytes};
+    EPLB_TRY(eplb_mesh_limits_check(&limits, error));
+    return create(&limits, threads, error);
 }
 
 void eplb_threads_destroy(struct eplb_threads *threads)

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "wire/bytes.h"
 #include "wire/layout.h"
+#include "wire/levels.h"
 
 static size_t num_prefixes(const struct eplb_shape *shape)
 {
@@ -74,7 +75,7 @@ static enum eplb_status check_level(const struct eplb_worker_output *output, con
     return EPLB_OK;
 }
 
-static enum eplb_status check_levels(const struct eplb_worker_output *output, struct eplb_error *error)
+enum eplb_status eplb_worker_levels_check(const struct eplb_worker_output *output, struct eplb_error *error)
 {
     const struct eplb_worker_levels *levels = &output->levels;
     const struct level prepare = {.what = "prepare",
@@ -111,7 +112,7 @@ static enum eplb_status check_output(const struct eplb_shape *shape, const struc
             "output of rank %d for forward %llu: counts of %d layers with %d slots each; this run has %d "
             "layers with %d slots",
             rank, seq, output->num_layers, output->slots_per_rank, shape->num_layers, shape->slots_per_rank);
-    return check_levels(output, error);
+    return eplb_worker_levels_check(output, error);
 }
 
 void eplb_worker_output_encode(const struct eplb_shape *shape, const struct eplb_worker_output *output,

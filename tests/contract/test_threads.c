@@ -2,16 +2,18 @@
 /* Copyright The eplb authors */
 /* The contract of a process group, kept by `threads`. */
 #include "contract/group_stage.h"
+#include "eplb/threads.h"
 #include "os/thread.h"
-#include "transport/threads.h"
 
 static void *create(const struct contract_request *request)
 {
-    struct eplb_mesh_limits limits = eplb_threads_limits(request->num_ranks);
-    limits.max_ops = request->max_ops;
-    limits.transfer_ring_bytes = request->transfer_bytes;
+    struct eplb_threads_params params;
+    eplb_threads_params_init(&params);
+    params.num_ranks = request->num_ranks;
+    params.max_ops = request->max_ops;
+    params.transfer_ring_bytes = request->transfer_bytes;
     struct eplb_threads *threads;
-    assert_int_equal(eplb_threads_create(&limits, &threads, NULL), EPLB_OK);
+    assert_int_equal(eplb_threads_create(&params, &threads, NULL), EPLB_OK);
     return threads;
 }
 

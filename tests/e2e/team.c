@@ -15,9 +15,8 @@
 
 #include "base/prng.h"
 #include "e2e/chatter.h"
-#include "migrate/transfer.h"
+#include "eplb/threads.h"
 #include "os/thread.h"
-#include "transport/threads.h"
 
 enum { MAX_FLIGHTS = 2 };
 
@@ -343,9 +342,10 @@ static void create_worker(struct team *team, int32_t rank)
 static struct eplb_threads *create_group(int32_t ranks)
 {
     struct eplb_threads *threads;
-    struct eplb_mesh_limits limits = eplb_threads_limits(ranks);
-    limits.max_ops = 2 * EPLB_TRANSFER_MAX_OPS;
-    assert_int_equal(eplb_threads_create(&limits, &threads, NULL), EPLB_OK);
+    struct eplb_threads_params params;
+    eplb_threads_params_init(&params);
+    params.num_ranks = ranks;
+    assert_int_equal(eplb_threads_create(&params, &threads, NULL), EPLB_OK);
     return threads;
 }
 

@@ -54,7 +54,6 @@ static bool is_explained(struct world *world, int32_t rank, enum eplb_reason rea
     case EPLB_REASON_ABORTED_BY_ANOTHER:
         SIM_COUNT(sim, KEPT_PEER);
         return true;
-    case EPLB_REASON_RANK_DEAD:
     case EPLB_REASON_STEP_ABORTED:
         SIM_COUNT(sim, KEPT_DEAD);
         return world->ranks[rank].told;

@@ -27,6 +27,7 @@ deliver 0->1
 > ranks 0, 1: vote yes on activation 2
 > record: activation 2 is committed
 dead 2
+> manager warns: rank 2 died while layer 0 was activating (activation_token 2); the decision record decides
 > manager: layer 1 is given up: a rank died
 > manager: asks to abort activation 2
 

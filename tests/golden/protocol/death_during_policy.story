@@ -4,6 +4,7 @@ given advance 1000s
 
 rank 1 die
 dead 1
+> manager warns: rank 1 died; no layer was activating
 policy done
 > policy: layer 0, peak 26 now and 14 planned: publish
 > manager: the round is over

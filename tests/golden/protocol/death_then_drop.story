@@ -12,6 +12,7 @@ submit ddd
 > manager: layer 0 is activating
 rank 1 die
 dead 1
+> manager warns: rank 1 died while layer 0 was activating (activation_token 2); the decision record decides
 > manager: asks to abort activation 2
 > record: activation 2 is aborted
 drop 3

@@ -26,6 +26,7 @@ dead 0
 > rank 1: receive failed: 0->1 slot 3 of activation 2
 > rank 1: vote no on activation 2
 > record: activation 2 is aborted
+> manager warns: rank 0 died while layer 0 was activating (activation_token 2); the decision record decides
 > manager: layer 1 is given up: a rank died
 > manager: asks to abort activation 2
 ranks 1 2 abort

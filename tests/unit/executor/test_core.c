@@ -642,8 +642,6 @@ static void test_commands_that_cannot_be_of_this_run(void **state)
         "(-1 and 0)\n");
 }
 
-/* -------------------------------------------------------------------------------- generations */
-
 static void feed(struct eplb_executor_core *core, const struct eplb_executor_event *event)
 {
     struct eplb_executor_action action;
@@ -651,6 +649,42 @@ static void feed(struct eplb_executor_core *core, const struct eplb_executor_eve
     while (eplb_executor_core_next(core, &action))
         continue;
 }
+
+/* A host knows its layers by their names, not by their rows. */
+static void test_sentences_name_a_layer_as_the_host_does(void **state)
+{
+    (void)state;
+    static const int32_t names[] = {61};
+    struct eplb_executor_core_params params = {
+        .layer_ids = names,
+        .expert_bytes = 1,
+        .limits = {.chunk_bytes = 1, .inflight_bytes = 1, .timeout_ns = 1}};
+    assert_int_equal(eplb_shape_init(&params.shape, 1, 4, 1, 0, NULL), EPLB_OK);
+    struct eplb_executor_core *core;
+    assert_int_equal(eplb_executor_core_create(&params, &core, NULL), EPLB_OK);
+    assert_int_equal(eplb_executor_core_layer_id(core, 0), 61);
+    assert_int_equal(eplb_executor_core_layer_id(core, 1), 1);
+    assert_int_equal(eplb_executor_core_layer_id(core, EPLB_NO_LAYER), EPLB_NO_LAYER);
+
+    struct eplb_command command;
+    struct eplb_error error;
+    eplb_command_init(&command, 1);
+    command.prepare_layer_id = command.update_layer_id = 0;
+    assert_int_equal(eplb_executor_core_check(core, &command, &error), EPLB_INVALID);
+    assert_string_equal(error.text, "the command of forward 1 names layer 61 to prepare and to activate; one "
+                                    "of the two is allowed");
+    command.prepare_layer_id = EPLB_NO_LAYER;
+    command.activation_token.value = 5;
+    command.update_prepare_token.value = 4;
+    feed(core, &(struct eplb_executor_event){.type = EPLB_EXECUTOR_START_STEP, .command = &command});
+    command.seq = 2;
+    assert_int_equal(eplb_executor_core_check(core, &command, &error), EPLB_REFUSED);
+    assert_string_equal(error.text, "forward 2 cannot start: activation_token 5 of layer 61 is unresolved; "
+                                    "finish_step or abort_step of forward 1 comes first");
+    eplb_executor_core_destroy(core);
+}
+
+/* -------------------------------------------------------------------------------- generations */
 
 /* The forward that carried the activation ran under the old generation, and its output says so. */
 static void test_an_output_reports_the_generation_that_its_forward_ran_under(void **state)
@@ -741,6 +775,7 @@ int main(void)
         cmocka_unit_test(test_a_forward_that_has_not_begun_is_taken_and_voted_down),
         cmocka_unit_test(test_a_prepare_survives_the_abort_of_its_forward),
         cmocka_unit_test(test_commands_that_cannot_be_of_this_run),
+        cmocka_unit_test(test_sentences_name_a_layer_as_the_host_does),
         cmocka_unit_test(test_an_output_reports_the_generation_that_its_forward_ran_under),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,6 +102,21 @@ static void test_wrong_parameters_are_refused(void **state)
     assert_non_null(strstr(error.text, "the initial table of layer 4 is not legal: "));
     assert_non_null(strstr(error.text, "rank 0"));
     w.params = good;
+    assert_int_equal(eplb_shape_init(&w.params.shape, 1, WORKER_EXPERTS, 2, 0, NULL), EPLB_OK);
+    refuse_create(&w,
+                  "the weights are registered with num_layers 2, and the executor has 1; they must be equal");
+    assert_int_equal(eplb_shape_init(&w.params.shape, WORKER_LAYERS, 8, 2, 0, NULL), EPLB_OK);
+    refuse_create(
+        &w, "the weights are registered with num_experts 4, and the executor has 8; they must be equal");
+    assert_int_equal(eplb_shape_init(&w.params.shape, WORKER_LAYERS, WORKER_EXPERTS, 2, 1, NULL), EPLB_OK);
+    refuse_create(&w, "the weights are registered with redundant_experts_num 0, and the executor has 1; they "
+                      "must be equal");
+    w.params = good;
+    w.params.ep_rank = 0;
+    w.params.group = eplb_threads_group(threads, 0);
+    refuse_create(&w,
+                  "the weights are registered with ep_rank 1, and the executor has 0; they must be equal");
+    w.params = good;
     w.params.size = 8;
     assert_int_equal(eplb_executor_create(&w.params, &w.executor, NULL), EPLB_INVALID);
     worker_destroy(&w);
@@ -166,7 +181,10 @@ static void test_a_layer_switches_between_two_forwards(void **state)
     w->params.layer_ids = names;
     w->params.fused_mc2 = 2;
     worker_create(w);
-    assert_int_equal(eplb_executor_output(w->executor, NULL, &output, NULL), EPLB_REFUSED);
+    struct eplb_error error;
+    assert_int_equal(eplb_executor_output(w->executor, NULL, &output, &error), EPLB_REFUSED);
+    assert_string_equal(error.text,
+                        "rank 0: there is no output before finish_step of forward 1 has returned");
 
     struct eplb_command command = prepared_activation(&solo);
     int64_t prefix[8] = {0};
@@ -174,6 +192,7 @@ static void test_a_layer_switches_between_two_forwards(void **state)
     assert_int_equal(eplb_executor_output(w->executor, NULL, &output, NULL), EPLB_REFUSED);
     assert_memory_equal(w->matrices[1][0], "\x14\x14", 2);
     assert_int_equal(eplb_executor_finish_step(w->executor, NULL), EPLB_OK);
+    assert_int_equal(w->output_inside, EPLB_REFUSED);
     assert_int_equal(eplb_executor_output(w->executor, prefix, &output, NULL), EPLB_OK);
 
     assert_int_equal(output.size, sizeof output);

@@ -48,7 +48,9 @@ static enum eplb_status start_expert_weight_transfer(void *context, const struct
 static void update_expert_weight(void *context, const struct eplb_layer_plan *plan, int commit)
 {
     struct worker *worker = context;
+    struct eplb_worker_output output;
     (void)behave(worker, &worker->update, NULL);
+    worker->output_inside = eplb_executor_output(worker->executor, NULL, &output, NULL);
     if (commit) {
         eplb_weights_activate(worker->weights, plan);
         memcpy(worker->log2phy[plan->layer], plan->log2phy, sizeof worker->log2phy[plan->layer]);
@@ -84,8 +86,10 @@ static void check_painted(const void *bytes, size_t size, int tensor, int32_t la
 struct eplb_threads *worker_group(int32_t ep_size)
 {
     struct eplb_threads *threads;
-    struct eplb_mesh_limits limits = eplb_threads_limits(ep_size);
-    assert_int_equal(eplb_threads_create(&limits, &threads, NULL), EPLB_OK);
+    struct eplb_threads_params params;
+    eplb_threads_params_init(&params);
+    params.num_ranks = ep_size;
+    assert_int_equal(eplb_threads_create(&params, &threads, NULL), EPLB_OK);
     return threads;
 }
 

@@ -9,10 +9,11 @@
 #define UNIT_EXECUTOR_WORKER_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "eplb/executor.h"
+#include "eplb/threads.h"
 #include "os/thread.h"
-#include "transport/threads.h"
 
 enum { WORKER_LAYERS = 2, WORKER_EXPERTS = 4, WORKER_MAX_SLOTS = 8, WORKER_LOG = 8192 };
 
@@ -35,7 +36,8 @@ struct worker {
     enum worker_mood prepare, start, update;
     bool hanging; /* a hook hangs; it goes on when the moods are WORKER_WORKS */
     int32_t commits, drops;
-    char log[WORKER_LOG]; /* lines, each ended by a newline */
+    enum eplb_status output_inside; /* what eplb_executor_output said inside update_expert_weight */
+    char log[WORKER_LOG];           /* lines, each ended by a newline */
     struct eplb_log_sink sink;
 };
 

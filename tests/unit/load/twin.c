@@ -26,10 +26,30 @@ static int has_bad_size(const struct twin *twin, const struct eplb_rank_report *
            report->slots_per_rank != twin->shape.slots_per_rank || report->generations == NULL;
 }
 
-/* The wanted order of verdicts: number of reports, sizes, disagreement, lacking outputs, contents. */
+/* Whether a report's generations can be compared, whatever else is wrong with it. */
+static int has_generations(const struct twin *twin, const struct eplb_rank_report *report)
+{
+    return report->prefix != NULL && report->generations != NULL &&
+           report->num_layers == twin->shape.num_layers;
+}
+
+static int disagree(const struct twin *twin, const struct eplb_sample *sample)
+{
+    for (int32_t a = 0; a < sample->num_ranks && a < twin->shape.ep_size; a++)
+        for (int32_t b = 0; b < a; b++)
+            for (int32_t l = 0; l < twin->shape.num_layers; l++)
+                if (has_generations(twin, &sample->ranks[a]) && has_generations(twin, &sample->ranks[b]) &&
+                    sample->ranks[a].generations[l] != sample->ranks[b].generations[l])
+                    return 1;
+    return 0;
+}
+
+/* The wanted order of verdicts: disagreement, number of reports, sizes, lacking outputs, contents. */
 static enum eplb_status check_frame(const struct twin *twin, const struct eplb_sample *sample, int *is_whole)
 {
     *is_whole = 1;
+    if (disagree(twin, sample))
+        return EPLB_INCONSISTENT;
     if (sample->num_ranks != twin->shape.ep_size)
         return EPLB_REFUSED;
     for (int32_t r = 0; r < sample->num_ranks; r++) {
@@ -38,12 +58,6 @@ static enum eplb_status check_frame(const struct twin *twin, const struct eplb_s
         else if (has_bad_size(twin, &sample->ranks[r]))
             return EPLB_REFUSED;
     }
-    for (int32_t a = 0; a < sample->num_ranks; a++)
-        for (int32_t b = 0; b < a; b++)
-            for (int32_t l = 0; l < twin->shape.num_layers; l++)
-                if (sample->ranks[a].prefix != NULL && sample->ranks[b].prefix != NULL &&
-                    sample->ranks[a].generations[l] != sample->ranks[b].generations[l])
-                    return EPLB_INCONSISTENT;
     return EPLB_OK;
 }
 

@@ -430,6 +430,71 @@ static void unknown_tokens_and_changed_outcomes_warn_once(void **state)
     bench_end(&bench);
 }
 
+static void an_outcome_once_told_stands(void **state)
+{
+    (void)state;
+    start_ready(1);
+    uint64_t seq = bench_submit(&bench, "ddd");
+    bench_switched(&bench, 0, 1);
+    bench_output(&bench, seq);
+    bench_kept(&bench, 0, 1); /* rank 0 says something else now */
+    for (int rank = 1; rank < BENCH_RANKS; rank++) {
+        bench.levels[rank].activation_token.value = 2;
+        bench.levels[rank].activation_outcome = EPLB_ACTIVATION_SWITCHED;
+    }
+    bench.levels[0].activation_token.value = 2;
+    bench_output(&bench, bench_submit(&bench, "ppp"));
+    bench_expect(&bench, "open record 2\n"
+                         "command 3, activate layer 0 as 2 after 1\n"
+                         "command 4\n"
+                         "committed layer 0, generation 1\n");
+    assert_logged("rank 0 reports another outcome of activation_token 2 than before; it is ignored");
+    bench_end(&bench);
+}
+
+static void nobody_can_have_finished_what_was_not_handed_out(void **state)
+{
+    (void)state;
+    start_ready(1);
+    bench_drop(&bench, bench_submit(&bench, "ddd"));
+    bench_switched(&bench, 0, BENCH_RANKS);
+    bench_output(&bench, bench_submit(&bench, "ppp"));
+    bench_expect(&bench, "open record 2\n"
+                         "command 3, activate layer 0 as 2 after 1\n"
+                         "command 4\n");
+    assert_int_equal(bench_status(&bench).activating_layer, 0);
+    bench_end(&bench);
+}
+
+static void a_death_names_the_rank(void **state)
+{
+    (void)state;
+    start_ready(1);
+    bench_submit(&bench, "ddd");
+    bench_dead(&bench, 2);
+    assert_logged(
+        "rank 2 died while layer 0 was activating (activation_token 2); the decision record decides");
+    bench_dead(&bench, 0);
+    assert_int_equal(bench_status(&bench).num_dead, 2);
+    bench_end(&bench);
+    start_round(1, 1);
+    bench_dead(&bench, 1);
+    assert_logged("rank 1 died; no layer was activating");
+    bench_end(&bench);
+}
+
+static void ranks_that_disagree_in_a_warm_up_stop_the_run_too(void **state)
+{
+    (void)state;
+    start_round(1, 1);
+    bench.generations[1][0] = 3;
+    bench_output(&bench, bench_submit(&bench, "wddd"));
+    bench_expect(&bench, "command 2\n"
+                         "stop: forward 2: layer 0: rank 0 ran the forward under generation 0, rank 1 under "
+                         "generation 3\n");
+    bench_end(&bench);
+}
+
 static void a_lacking_output_gives_no_sample_but_its_levels_return(void **state)
 {
     (void)state;
@@ -467,6 +532,10 @@ int main(void)
         cmocka_unit_test(a_gap_in_the_forwards_stops_the_run),
         cmocka_unit_test(ranks_that_disagree_stop_the_run),
         cmocka_unit_test(unknown_tokens_and_changed_outcomes_warn_once),
+        cmocka_unit_test(an_outcome_once_told_stands),
+        cmocka_unit_test(nobody_can_have_finished_what_was_not_handed_out),
+        cmocka_unit_test(a_death_names_the_rank),
+        cmocka_unit_test(ranks_that_disagree_in_a_warm_up_stop_the_run_too),
         cmocka_unit_test(a_lacking_output_gives_no_sample_but_its_levels_return),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -220,6 +220,31 @@ static void parameters_are_checked(void **state)
     assert_null(manager);
 }
 
+static void bad_calls_are_refused_and_change_nothing(void **state)
+{
+    (void)state;
+    struct eplb_manager *manager = create(NULL);
+    struct workers workers = {.seq = 0};
+    struct eplb_command command;
+    struct eplb_error error;
+    forward(manager, &workers);
+    struct eplb_forward next = {.size = sizeof next, .seq = 2, .num_batches = 1};
+    assert_int_equal(eplb_manager_submit(manager, &next, &command, &error), EPLB_INVALID);
+    assert_string_equal(error.text, "forward 2 has 0 batches; every DP rank has one, if an empty one");
+    assert_int_equal(eplb_manager_outputs(manager, 1, NULL, 2, &error), EPLB_INVALID);
+    assert_string_equal(error.text, "2 outputs were announced and none was given");
+    int64_t prefix[LAYERS][SLOTS] = {{0}};
+    struct eplb_worker_output outputs[RANKS] = {{.size = 3, .prefix = prefix[0]},
+                                                {.size = sizeof outputs[1]}};
+    assert_int_equal(eplb_manager_outputs(manager, 2, outputs, RANKS, &error), EPLB_INVALID);
+    outputs[0].size = sizeof outputs[0];
+    outputs[0].levels.activation_token.value = 5;
+    outputs[0].levels.activation_outcome = (enum eplb_activation_outcome)7;
+    assert_int_equal(eplb_manager_outputs(manager, 2, outputs, RANKS, &error), EPLB_INVALID);
+    forward(manager, &workers);
+    eplb_manager_destroy(manager);
+}
+
 static void a_stop_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -240,6 +265,7 @@ int main(void)
         cmocka_unit_test(the_metrics_tell_what_happened),
         cmocka_unit_test(a_slow_policy_does_not_stop_the_forwards),
         cmocka_unit_test(parameters_are_checked),
+        cmocka_unit_test(bad_calls_are_refused_and_change_nothing),
         cmocka_unit_test(a_stop_leaves_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

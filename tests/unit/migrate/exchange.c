@@ -161,8 +161,7 @@ static void finish(struct exchange *x, int32_t r)
     rank->stage = FINISHING;
     step(x, r,
          (struct eplb_transfer_event){.type = gives_up ? EPLB_TRANSFER_GIVE_UP : EPLB_TRANSFER_FINISH,
-                                      .reason = x->someone_died ? EPLB_REASON_RANK_DEAD
-                                                                : EPLB_REASON_STEP_ABORTED});
+                                      .reason = EPLB_REASON_STEP_ABORTED});
 }
 
 static void poll(struct exchange *x, int32_t r)

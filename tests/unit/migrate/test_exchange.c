@@ -46,7 +46,6 @@ static void random_groups_hold_the_rules(void **state)
     assert_true(kept_for[EPLB_REASON_TRANSFER_FAILED] > 25);
     assert_true(kept_for[EPLB_REASON_DEADLINE] > 25);
     assert_true(kept_for[EPLB_REASON_ABORTED_BY_ANOTHER] > 25);
-    assert_true(kept_for[EPLB_REASON_RANK_DEAD] > 10);
     assert_true(kept_for[EPLB_REASON_STEP_ABORTED] > 25);
     assert_int_equal(kept_for[EPLB_REASON_NONE], 0);
 }

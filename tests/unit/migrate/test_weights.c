@@ -225,6 +225,8 @@ static void staging_mirrors_the_per_expert_tensors(void **state)
     m.params.log = &sink;
     assert_int_equal(eplb_weights_create(&m.params, &weights, NULL), EPLB_OK);
     assert_int_equal(eplb_weights_expert_bytes(weights), 23);
+    assert_memory_equal(eplb_weights_shape(weights), &m.params.shape, sizeof m.params.shape);
+    assert_int_equal(eplb_weights_ep_rank(weights), 1);
     /* 3 slots of 7, 4 and 12 bytes, each tensor padded to a cache line. */
     assert_int_equal(eplb_weights_staging_bytes(weights), 3 * 64);
     assert_int_equal(eplb_weights_epoch(weights), 1);

@@ -9,9 +9,20 @@
 
 #include <cmocka.h>
 
-#include "transport/threads.h"
+#include "eplb/threads.h"
+#include "migrate/transfer.h"
+#include "transport/mesh.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
+
+static struct eplb_threads_params params_of(const struct eplb_mesh_limits *limits)
+{
+    return (struct eplb_threads_params){.size = sizeof(struct eplb_threads_params),
+                                        .num_ranks = limits->num_ranks,
+                                        .max_ops = limits->max_ops,
+                                        .transfer_ring_bytes = limits->transfer_ring_bytes,
+                                        .collective_ring_bytes = limits->collective_ring_bytes};
+}
 
 /* ---- limits ---- */
 
@@ -36,10 +47,25 @@ static void limits_out_of_range_are_refused_with_a_sentence(void **state)
     for (size_t i = 0; i < LENGTH(cases); i++) {
         struct eplb_error error;
         struct eplb_threads *threads = NULL;
-        assert_int_equal(eplb_threads_create(&cases[i].limits, &threads, &error), EPLB_INVALID);
+        const struct eplb_threads_params params = params_of(&cases[i].limits);
+        assert_int_equal(eplb_threads_create(&params, &threads, &error), EPLB_INVALID);
         assert_string_equal(error.text, cases[i].text);
         assert_null(threads);
     }
+}
+
+static void parameters_of_another_size_are_refused(void **state)
+{
+    (void)state;
+    struct eplb_error error;
+    struct eplb_threads *threads = NULL;
+    struct eplb_threads_params params;
+    eplb_threads_params_init(&params);
+    params.num_ranks = 2;
+    params.size = 8;
+    assert_int_equal(eplb_threads_create(&params, &threads, &error), EPLB_INVALID);
+    assert_string_equal(error.text, "eplb_threads_params.size is 8; this library's is 32");
+    assert_null(threads);
 }
 
 static void a_group_that_no_memory_holds_is_refused(void **state)
@@ -47,9 +73,10 @@ static void a_group_that_no_memory_holds_is_refused(void **state)
     (void)state;
     const struct eplb_mesh_limits limits = {EPLB_MAX_RANKS, EPLB_MAX_OPS, EPLB_MAX_RING_BYTES,
                                             EPLB_MAX_RING_BYTES};
+    const struct eplb_threads_params params = params_of(&limits);
     struct eplb_threads *threads = NULL;
     struct eplb_error error;
-    assert_int_equal(eplb_threads_create(&limits, &threads, &error), EPLB_NO_MEMORY);
+    assert_int_equal(eplb_threads_create(&params, &threads, &error), EPLB_NO_MEMORY);
     assert_string_equal(error.text,
                         "no memory for a group of 65536 ranks with 65536 operations each, and rings "
                         "of 2147483648 and 2147483648 bytes per pair");
@@ -59,11 +86,14 @@ static void a_group_that_no_memory_holds_is_refused(void **state)
 static void the_default_limits_are_these(void **state)
 {
     (void)state;
-    const struct eplb_mesh_limits limits = eplb_threads_limits(8);
-    assert_int_equal(limits.num_ranks, 8);
-    assert_int_equal(limits.max_ops, 256);
-    assert_int_equal(limits.transfer_ring_bytes, 131072);
-    assert_int_equal(limits.collective_ring_bytes, 16384);
+    struct eplb_threads_params params;
+    eplb_threads_params_init(&params);
+    assert_int_equal(params.size, sizeof params);
+    assert_int_equal(params.num_ranks, 0);
+    assert_int_equal(params.max_ops, 512);
+    assert_int_equal(params.max_ops, 2 * EPLB_TRANSFER_MAX_OPS);
+    assert_int_equal(params.transfer_ring_bytes, 131072);
+    assert_int_equal(params.collective_ring_bytes, 16384);
 }
 
 /* ---- layout ---- */
@@ -105,9 +135,9 @@ static void what_is_shared_lies_here(void **state)
 static void views_say_who_they_are(void **state)
 {
     (void)state;
-    const struct eplb_mesh_limits limits = {3, 5, 256, 256};
+    const struct eplb_threads_params params = params_of(&(struct eplb_mesh_limits){3, 5, 256, 256});
     struct eplb_threads *threads;
-    assert_int_equal(eplb_threads_create(&limits, &threads, NULL), EPLB_OK);
+    assert_int_equal(eplb_threads_create(&params, &threads, NULL), EPLB_OK);
     for (int32_t rank = EPLB_NO_RANK; rank < 3; rank++) {
         const struct eplb_group *group = eplb_threads_group(threads, rank);
         assert_int_equal(group->size, sizeof *group);
@@ -186,6 +216,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limits_out_of_range_are_refused_with_a_sentence),
+        cmocka_unit_test(parameters_of_another_size_are_refused),
         cmocka_unit_test(a_group_that_no_memory_holds_is_refused),
         cmocka_unit_test(the_default_limits_are_these),
         cmocka_unit_test(what_is_shared_lies_here),

@@ -352,6 +352,7 @@ static void outputs_are_refused_with_a_sentence(void **state)
         {EPLB_OUTPUT_PREPARE_TOKEN, 8, 0, OF_RANK_1 "prepare token 0 with status 3; both are 0 or none is"},
         {EPLB_OUTPUT_PREPARE_TOKEN, 8, UINT64_MAX,
          OF_RANK_1 "prepare token 18446744073709551615; allowed is 0 to 4611686018427387903"},
+        {EPLB_OUTPUT_PREPARE_REASON, 4, 11, OF_RANK_1 "prepare reason 11 is not known"},
         {EPLB_OUTPUT_PREPARE_REASON, 4, 14, OF_RANK_1 "prepare reason 14 is not known"},
         {EPLB_OUTPUT_PREPARE_REASON, 4, 0,
          OF_RANK_1 "prepare status 3 with reason 0 (none); exactly status 3 has one"},
@@ -390,6 +391,7 @@ static void reasons_have_texts(void **state)
     (void)state;
     assert_string_equal(eplb_reason_text(EPLB_REASON_NONE), "none");
     assert_string_equal(eplb_reason_text(EPLB_REASON_DEADLINE), "the transfer timeout passed");
+    assert_string_equal(eplb_reason_text((enum eplb_reason)11), "unknown reason");
     assert_string_equal(eplb_reason_text((enum eplb_reason)14), "unknown reason");
 }
 
