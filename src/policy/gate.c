@@ -7,12 +7,12 @@
 #include "base/assert.h"
 #include "base/wide.h"
 
-static eplb_u128 rank_sum(const int64_t *physical, int32_t slots_per_rank)
+static eplb_u128 sum_of(const int64_t *loads, int32_t count)
 {
     eplb_u128 sum = 0;
-    for (int32_t slot = 0; slot < slots_per_rank; slot++) {
-        EPLB_ASSERT(physical[slot] >= 0);
-        sum += (uint64_t)physical[slot];
+    for (int32_t i = 0; i < count; i++) {
+        EPLB_ASSERT(loads[i] >= 0);
+        sum += (uint64_t)loads[i];
     }
     return sum;
 }
@@ -32,7 +32,7 @@ static struct measured measure(const struct eplb_shape *shape, const int64_t *ph
     struct measured measured = {0};
     for (int32_t rank = 0; rank < shape->ep_size; rank++) {
         eplb_u128 sum =
-            rank_sum(physical + (size_t)rank * (size_t)shape->slots_per_rank, shape->slots_per_rank);
+            sum_of(physical + (size_t)rank * (size_t)shape->slots_per_rank, shape->slots_per_rank);
         measured.total += sum;
         measured.peak = sum << PEAK_BITS > measured.peak ? sum << PEAK_BITS : measured.peak;
     }
@@ -62,16 +62,6 @@ static eplb_u128 even_split_peak(const struct eplb_shape *shape, const int32_t *
     return peak;
 }
 
-static eplb_u128 total_of(const int64_t *load, int32_t num_experts)
-{
-    eplb_u128 total = 0;
-    for (int32_t expert = 0; expert < num_experts; expert++) {
-        EPLB_ASSERT(load[expert] >= 0);
-        total += (uint64_t)load[expert];
-    }
-    return total;
-}
-
 static double tokens(eplb_u128 peak)
 {
     return (double)peak / (double)((eplb_u128)1 << PEAK_BITS);
@@ -84,7 +74,7 @@ struct eplb_benefit eplb_gate(const struct eplb_shape *shape, const int32_t *act
     EPLB_ASSERT(threshold >= 0 && threshold <= 1);
     EPLB_ASSERT(shape->num_slots == shape->ep_size * shape->slots_per_rank);
     struct eplb_benefit benefit = {.sets_changed = eplb_placement_sets_differ(shape, active, candidate)};
-    struct measured measured = {.total = total_of(logical, shape->num_experts)};
+    struct measured measured = {.total = sum_of(logical, shape->num_experts)};
     eplb_u128 logical_total = measured.total;
     if (physical == NULL)
         measured.peak = even_split_peak(shape, active, logical, ROUND_DOWN, scratch);
