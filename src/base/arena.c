@@ -42,6 +42,15 @@ void *eplb_arena_block(size_t used)
     return block;
 }
 
+void *eplb_arena_reserve(struct eplb_arena *arena)
+{
+    EPLB_ASSERT(arena->memory == NULL);
+    void *block = arena->overflow ? NULL : eplb_arena_block(arena->used);
+    if (block != NULL)
+        eplb_arena_init(arena, block, arena->used);
+    return block;
+}
+
 void eplb_arena_free(void *block)
 {
     free(block);

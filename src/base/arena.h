@@ -34,7 +34,13 @@ void *eplb_arena_take(struct eplb_arena *arena, size_t count, size_t size);
 /** Allocates a zeroed block for an arena that measured `used` bytes; NULL when memory is short. */
 void *eplb_arena_block(size_t used);
 
-/** Frees a block of eplb_arena_block; NULL is allowed. */
+/**
+ * Turns a measurement into an arena over a new zeroed block of the measured size. Returns the block, or
+ * NULL, and the measurement as it was, when a size did not fit or memory is short.
+ */
+void *eplb_arena_reserve(struct eplb_arena *arena);
+
+/** Frees a block of eplb_arena_block or eplb_arena_reserve; NULL is allowed. */
 void eplb_arena_free(void *block);
 
 #endif

@@ -61,10 +61,9 @@ enum eplb_status eplb_executor_core_create(const struct eplb_executor_core_param
     struct eplb_arena arena;
     eplb_arena_init(&arena, NULL, 0);
     layout(&arena, params);
-    void *block = arena.overflow ? NULL : eplb_arena_block(arena.used);
+    void *block = eplb_arena_reserve(&arena);
     if (block == NULL)
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for an executor of %d layers", params->shape.num_layers);
-    eplb_arena_init(&arena, block, arena.used);
     struct eplb_executor_core *created = layout(&arena, params);
     EPLB_ASSERT(created != NULL && !arena.overflow);
     created->attempt.layer = EPLB_NO_LAYER;

@@ -162,11 +162,10 @@ enum eplb_status eplb_aggregator_create(const struct eplb_shape *shape, int32_t 
     struct eplb_arena arena;
     eplb_arena_init(&arena, NULL, 0);
     lay_out(&arena, shape, overlap);
-    void *block = arena.overflow ? NULL : eplb_arena_block(arena.used);
+    void *block = eplb_arena_reserve(&arena);
     if (block == NULL)
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the load windows of %d layers with %d experts on %d slots",
                   shape->num_layers, shape->num_experts, shape->num_slots);
-    eplb_arena_init(&arena, block, arena.used);
     struct eplb_aggregator *created = lay_out(&arena, shape, overlap);
     EPLB_ASSERT(created == block && !arena.overflow);
     created->sink = sink;

@@ -36,11 +36,10 @@ enum eplb_status eplb_counter_create(const struct eplb_shape *shape, int32_t ep_
     struct eplb_arena arena;
     eplb_arena_init(&arena, NULL, 0);
     lay_out(&arena, shape);
-    void *block = arena.overflow ? NULL : eplb_arena_block(arena.used);
+    void *block = eplb_arena_reserve(&arena);
     if (block == NULL)
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for a counter of %d layers with %d slots", shape->num_layers,
                   shape->slots_per_rank);
-    eplb_arena_init(&arena, block, arena.used);
     struct eplb_counter *created = lay_out(&arena, shape);
     EPLB_ASSERT(created == block && !arena.overflow);
     created->ep_rank = ep_rank;

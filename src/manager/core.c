@@ -152,10 +152,9 @@ enum eplb_status eplb_manager_core_create(const struct eplb_manager_core_params 
     struct eplb_arena arena;
     eplb_arena_init(&arena, NULL, 0);
     layout(&arena, params);
-    void *block = arena.overflow ? NULL : eplb_arena_block(arena.used);
+    void *block = eplb_arena_reserve(&arena);
     if (block == NULL)
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for a manager of %d layers", params->shape.num_layers);
-    eplb_arena_init(&arena, block, arena.used);
     struct eplb_manager_core *created = layout(&arena, params);
     EPLB_ASSERT(created != NULL && !arena.overflow);
     enum eplb_status status = create_parts(created, params, error);

@@ -81,11 +81,10 @@ enum eplb_status eplb_weights_create(const struct eplb_weights_params *params, s
     eplb_arena_init(&arena, NULL, 0);
     lay_out(&arena, params);
     /* The block comes zeroed, which touches every page of staging. */
-    void *block = arena.overflow ? NULL : eplb_arena_block(arena.used);
+    void *block = eplb_arena_reserve(&arena);
     if (block == NULL)
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for staging of %d slots with %d tensors",
                   params->shape.slots_per_rank, params->num_tensors);
-    eplb_arena_init(&arena, block, arena.used);
     struct eplb_weights *created = lay_out(&arena, params);
     EPLB_ASSERT(created == block && !arena.overflow);
     fill(created, params);

@@ -113,11 +113,10 @@ enum eplb_status eplb_planner_create(const struct eplb_planner_params *params, s
     struct eplb_arena arena;
     eplb_arena_init(&arena, NULL, 0);
     layout(&arena, params);
-    void *block = arena.overflow ? NULL : eplb_arena_block(arena.used);
+    void *block = eplb_arena_reserve(&arena);
     if (block == NULL)
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for a planner of %d layers with %d slots each",
                   params->shape.num_layers, params->shape.num_slots);
-    eplb_arena_init(&arena, block, arena.used);
     struct eplb_planner *created = layout(&arena, params);
     EPLB_ASSERT(created != NULL && !arena.overflow);
     enum eplb_status status = set_initial(created, params, error);

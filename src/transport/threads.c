@@ -120,14 +120,13 @@ static enum eplb_status create(const struct eplb_mesh_limits *limits, struct epl
     struct eplb_arena arena;
     eplb_arena_init(&arena, NULL, 0);
     layout(&arena, limits);
-    void *block = arena.overflow ? NULL : eplb_arena_block(arena.used);
+    void *block = eplb_arena_reserve(&arena);
     if (block == NULL)
         EPLB_FAIL(
             EPLB_NO_MEMORY,
             "no memory for a group of %d ranks with %d operations each, and rings of %zu and %zu bytes per "
             "pair",
             limits->num_ranks, limits->max_ops, limits->transfer_ring_bytes, limits->collective_ring_bytes);
-    eplb_arena_init(&arena, block, arena.used);
     struct eplb_threads *created = layout(&arena, limits);
     EPLB_ASSERT(created != NULL && !arena.overflow);
     enum eplb_status status = make_beds(created->beds, limits->num_ranks, error);

@@ -67,6 +67,27 @@ static void a_block_is_zeroed_and_aligned(void **state)
     eplb_arena_free(NULL);
 }
 
+static void a_measurement_becomes_an_arena(void **state)
+{
+    (void)state;
+    struct eplb_arena arena;
+    eplb_arena_init(&arena, NULL, 0);
+    eplb_arena_take(&arena, 3, 50);
+    unsigned char *block = eplb_arena_reserve(&arena);
+    assert_non_null(block);
+    assert_int_equal(arena.used, 0);
+    assert_int_equal(arena.capacity, 192);
+    assert_ptr_equal(eplb_arena_take(&arena, 3, 50), block);
+    assert_false(arena.overflow);
+    assert_null(eplb_arena_take(&arena, 1, 1));
+    eplb_arena_free(block);
+
+    eplb_arena_init(&arena, NULL, 0);
+    eplb_arena_take(&arena, SIZE_MAX, 2);
+    assert_null(eplb_arena_reserve(&arena));
+    assert_true(arena.overflow);
+}
+
 static void a_full_arena_refuses(void **state)
 {
     (void)state;
@@ -109,6 +130,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(carving_takes_what_measuring_measured),
         cmocka_unit_test(a_block_is_zeroed_and_aligned),
+        cmocka_unit_test(a_measurement_becomes_an_arena),
         cmocka_unit_test(a_full_arena_refuses),
         cmocka_unit_test(sizes_that_wrap_are_found_while_measuring),
     };
