@@ -41,16 +41,17 @@ install: all ## Install below PREFIX (default /usr/local); DESTDIR is honoured
 	cmake --build --preset release
 	cmake --install $(RELEASE)
 
-man: all ## Write the manual pages eplb.1 and eplb-plan.1 to build/release
+man: all ## Write the manual pages (eplb.1 and one per command) to build/release
 	cmake --build --preset release --target man
 
 exports: all ## Rewrite the list of symbols that libeplb.so exports, after an intended change
 	sh tests/symbols/exported.sh --update $(RELEASE)/libeplb.so tests/symbols/exported.txt
 
-soak: ## Run the simulator over 50000 seeds
+soak: ## Run the simulator over 50000 seeds, and ten million messages between two processes
 	sh scripts/deps.sh build test
 	cmake --preset release -DEPLB_BUILD_TESTS=ON
 	cmake --build --preset release --target sim_soak
+	cmake --build --preset release --target channel_soak
 
 full: ## Everything that CI runs, the soak, and the bare Debian test (needs root)
 	bash .ci/run

@@ -73,6 +73,7 @@ struct eplb_options {
     int32_t expert_parallel_degree;          /**< 0; 0, 1 or 2; runtime. */
     int32_t enable_fused_mc2;                /**< -1 (auto); -1, 0, 1 or 2; runtime. */
     int32_t ep_size;                         /**< 1; > 0; runtime. */
+    char instance_name[EPLB_OPTION_TEXT];    /**< "eplb"; 1 to 32 letters, digits, '-' or '_'; runtime. */
 };
 
 /**

@@ -7,8 +7,10 @@
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
+#include "config/command_line.h"
 #include "config/pages.h"
 #include "eplb/log.h"
 #include "eplb/status.h"
@@ -21,6 +23,7 @@ struct eplb_subcommand {
 };
 
 extern const struct eplb_subcommand eplb_subcommand_plan;
+extern const struct eplb_subcommand eplb_subcommand_shm;
 
 /** Says an error on standard error; returns the exit code of its status. */
 int eplb_cli_fail(const struct eplb_error *error);
@@ -36,6 +39,16 @@ const struct eplb_log_sink *eplb_cli_log(void);
 
 /** The sink of generated pages: a FILE. */
 struct eplb_text_sink eplb_cli_pages(FILE *file);
+
+/** Prints the page that --help, --version or --man asks for; false when none of them was given. */
+bool eplb_cli_page(const struct eplb_config *config, const struct eplb_command_doc *doc);
+
+/** Bytes that eplb_cli_shown needs. */
+#define EPLB_CLI_SHOWN 1024
+
+/** Copies strangers' text for a line: control characters and malformed bytes as '?', cut when long. Returns
+ * shown. */
+const char *eplb_cli_shown(char shown[EPLB_CLI_SHOWN], const char *text);
 
 /** Flushes standard output; EPLB_IO with the reason when something could not be written. */
 enum eplb_status eplb_cli_flush(struct eplb_error *error);

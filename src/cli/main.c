@@ -6,9 +6,8 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
-#include "config/command_line.h"
 
-static const struct eplb_subcommand *const subcommands[] = {&eplb_subcommand_plan};
+static const struct eplb_subcommand *const subcommands[] = {&eplb_subcommand_plan, &eplb_subcommand_shm};
 
 enum { NUM_SUBCOMMANDS = sizeof subcommands / sizeof subcommands[0] };
 
@@ -22,10 +21,13 @@ static const struct eplb_command_doc top_doc = {
         "expert slot, plans redundant replicas of hot experts, and says what a plan brings before it is "
         "used.\n"
         "\n"
-        "Commands: plan computes placements for a recorded load.\n"
+        "Commands: plan computes placements for a recorded load; shm shows the shared memory of runs and "
+        "removes what dead ones have left.\n"
         "\n"
-        "Exit codes: 0 ok; 1 internal or input/output error; 2 wrong input or usage.",
+        "Exit codes: 0 ok; 1 internal or input/output error; 2 wrong input or usage; 5 a process that holds "
+        "the lock of the shared memory is stopped; 6 shared memory of another layout.",
     .examples = "eplb plan --load=load.json --ep_size=8\n"
+                "eplb shm ls\n"
                 "eplb plan --help\n",
 };
 
@@ -86,18 +88,10 @@ static int top_command(int argc, char **argv)
     eplb_config_init(&config, EPLB_COMMAND_TOP);
     if (eplb_config_parse(&config, argc, argv, &error) != EPLB_OK)
         return eplb_cli_fail(&error);
-    struct eplb_text_sink pages = eplb_cli_pages(stdout);
-    if (config.own.help) {
-        eplb_help_write(&top_doc, &pages);
-    } else if (config.own.version) {
-        eplb_text_printf(&pages, "eplb %s\n", EPLB_VERSION);
-    } else if (config.own.man) {
-        eplb_man_write(&top_doc, EPLB_VERSION, &pages);
-    } else {
-        show_help(stderr, &top_doc);
-        return eplb_status_exit_code(EPLB_USAGE);
-    }
-    return finish();
+    if (eplb_cli_page(&config, &top_doc))
+        return finish();
+    show_help(stderr, &top_doc);
+    return eplb_status_exit_code(EPLB_USAGE);
 }
 
 int main(int argc, char **argv)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 int eplb_cli_fail(const struct eplb_error *error)
 {
@@ -59,6 +60,36 @@ static void put_to_file(void *context, const char *text, size_t length)
 struct eplb_text_sink eplb_cli_pages(FILE *file)
 {
     return (struct eplb_text_sink){.context = file, .put = put_to_file};
+}
+
+bool eplb_cli_page(const struct eplb_config *config, const struct eplb_command_doc *doc)
+{
+    struct eplb_text_sink pages = eplb_cli_pages(stdout);
+    if (config->own.help)
+        eplb_help_write(doc, &pages);
+    else if (config->own.version)
+        eplb_text_printf(&pages, "eplb %s\n", EPLB_VERSION);
+    else if (config->own.man)
+        eplb_man_write(doc, EPLB_VERSION, &pages);
+    else
+        return false;
+    return true;
+}
+
+const char *eplb_cli_shown(char shown[EPLB_CLI_SHOWN], const char *text)
+{
+    size_t length = 0;
+    while (*text != '\0') {
+        size_t bytes = eplb_utf8_printable(text);
+        size_t copied = bytes == 0 ? 1 : bytes;
+        if (length + copied >= EPLB_CLI_SHOWN)
+            break;
+        memcpy(shown + length, bytes == 0 ? "?" : text, copied);
+        length += copied;
+        text += copied;
+    }
+    shown[length] = '\0';
+    return shown;
 }
 
 enum eplb_status eplb_cli_flush(struct eplb_error *error)

@@ -310,18 +310,12 @@ static enum eplb_status run(struct plan *plan, struct eplb_error *error)
 /** The pages that need no load; false when none was asked for. */
 static bool show_page(const struct eplb_config *config)
 {
+    if (eplb_cli_page(config, &plan_doc))
+        return true;
     struct eplb_text_sink pages = eplb_cli_pages(stdout);
-    if (config->own.help)
-        eplb_help_write(&plan_doc, &pages);
-    else if (config->own.version)
-        eplb_text_printf(&pages, "eplb %s\n", EPLB_VERSION);
-    else if (config->own.man)
-        eplb_man_write(&plan_doc, EPLB_VERSION, &pages);
-    else if (config->own.dump_config)
+    if (config->own.dump_config)
         eplb_dump_write(&config->options, &pages);
-    else
-        return false;
-    return true;
+    return config->own.dump_config;
 }
 
 static int plan_command(int argc, char **argv)

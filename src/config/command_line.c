@@ -114,13 +114,20 @@ static enum eplb_status apply(struct eplb_config *config, const struct flag *fla
     return EPLB_OK;
 }
 
-static enum eplb_status refuse_argument(enum eplb_command_id command, const char *argument,
-                                        struct eplb_error *error)
+/** An argument that is no option. */
+static enum eplb_status take_operand(struct eplb_config *config, const char *argument,
+                                     struct eplb_error *error)
 {
+    const char *word = eplb_command_operand(config->command);
+    if (word != NULL && config->operand == NULL && argument[0] != '\0') {
+        config->operand = argument;
+        return EPLB_OK;
+    }
     char shown[EPLB_SHOWN_TEXT];
     eplb_text_shown(shown, argument);
-    EPLB_FAIL(EPLB_USAGE, "unexpected argument \"%s\": %s takes only options, written --name=value", shown,
-              eplb_command_name(command));
+    EPLB_FAIL(EPLB_USAGE, "unexpected argument \"%s\": %s takes %s%s%s, written --name=value", shown,
+              eplb_command_name(config->command), word == NULL ? "only options" : "one ",
+              word == NULL ? "" : word, word == NULL ? "" : " and options");
 }
 
 enum eplb_status eplb_config_parse(struct eplb_config *config, int argc, char *const *argv,
@@ -129,8 +136,10 @@ enum eplb_status eplb_config_parse(struct eplb_config *config, int argc, char *c
     struct eplb_config parsed = *config;
     bool options_ended = false;
     for (int i = 0; i < argc; i++) {
-        if (options_ended || argv[i][0] != '-' || argv[i][1] == '\0')
-            return refuse_argument(config->command, argv[i], error);
+        if (options_ended || argv[i][0] != '-' || argv[i][1] == '\0') {
+            EPLB_TRY(take_operand(&parsed, argv[i], error));
+            continue;
+        }
         if (strcmp(argv[i], "--") == 0) {
             options_ended = true;
             continue;

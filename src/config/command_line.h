@@ -12,6 +12,7 @@ struct eplb_config {
     enum eplb_command_id command;
     struct eplb_options options;
     struct eplb_command_options own;
+    const char *operand; /* the argument that is no option; NULL when not given */
 };
 
 void eplb_config_init(struct eplb_config *config, enum eplb_command_id command);
@@ -20,7 +21,7 @@ void eplb_config_init(struct eplb_config *config, enum eplb_command_id command);
  * Parses what follows the command's name: `--name=value`, `--name value`, `--name` and `--noname`
  * for bools, one or two dashes, `--` ends the options. A repeated flag's last value wins. A bool
  * takes its value only after `=`; for the others a next argument that starts with two dashes is
- * no value. No command takes arguments that are not options.
+ * no value. A command whose row has a word for it takes one argument that is no option.
  *
  * @param argv  argc texts, borrowed for as long as the config
  * @return EPLB_OK; EPLB_USAGE for an unknown flag (with the nearest known one), one of another

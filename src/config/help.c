@@ -27,7 +27,7 @@ static void visit_group(enum eplb_command_id command, const char *heading,
 
 static bool is_own(const struct eplb_option *option)
 {
-    return option->commands != 0;
+    return option->commands != 0 && !eplb_option_is_engine(option);
 }
 
 static bool is_balancing(const struct eplb_option *option)
@@ -40,6 +40,11 @@ static bool is_parallelism(const struct eplb_option *option)
     return eplb_option_is_engine(option) && option->group == EPLB_GROUP_PARALLELISM;
 }
 
+static bool is_processes(const struct eplb_option *option)
+{
+    return eplb_option_is_engine(option) && option->group == EPLB_GROUP_PROCESSES;
+}
+
 static bool is_general(const struct eplb_option *option)
 {
     return option->commands == 0 && !eplb_option_is_engine(option);
@@ -50,6 +55,7 @@ void eplb_options_visit(enum eplb_command_id command, const struct eplb_option_v
     visit_group(command, "Command options", is_own, visitor);
     visit_group(command, "Load balancing", is_balancing, visitor);
     visit_group(command, "Expert parallelism", is_parallelism, visitor);
+    visit_group(command, "Processes", is_processes, visitor);
     visit_group(command, "General", is_general, visitor);
 }
 
@@ -133,7 +139,8 @@ void eplb_help_write(const struct eplb_command_doc *doc, const struct eplb_text_
     struct eplb_text_sink copy = *sink;
     struct eplb_option_visitor visitor = {.context = &copy, .heading = help_heading, .option = help_option};
     eplb_options_visit(doc->command, &visitor);
-    help_reserved(sink);
+    if (eplb_command_tells_engine(doc->command))
+        help_reserved(sink);
     if (doc->examples[0] != '\0')
         eplb_text_put(sink, "\nExamples:\n");
     help_lines(sink, doc->examples);

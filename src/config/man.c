@@ -84,9 +84,9 @@ static void man_configuration(const struct eplb_text_sink *sink)
     eplb_text_put(sink, ".SH CONFIGURATION FILE\n");
     put_paragraphs(sink,
                    "The file of --config_json_file is a JSON object whose keys are the names of the options "
-                   "under Load balancing and Expert parallelism. Flags win over it. A key that is nearly "
-                   "one of these names, or starts with eplb_, is refused; other keys belong to the host "
-                   "engine and are named once as not used.");
+                   "under Load balancing, Expert parallelism and Processes. Flags win over it. A key that "
+                   "is nearly one of these names, or starts with eplb_, is refused; other keys belong to "
+                   "the host engine and are named once as not used.");
 }
 
 static void man_exit_status(const struct eplb_text_sink *sink)
@@ -137,8 +137,10 @@ void eplb_man_write(const struct eplb_command_doc *doc, const char *version,
     struct eplb_text_sink copy = *sink;
     struct eplb_option_visitor visitor = {.context = &copy, .heading = man_heading, .option = man_option};
     eplb_options_visit(doc->command, &visitor);
-    man_reserved(sink);
-    man_configuration(sink);
+    if (eplb_command_tells_engine(doc->command)) {
+        man_reserved(sink);
+        man_configuration(sink);
+    }
     man_exit_status(sink);
     if (doc->examples[0] == '\0')
         return;

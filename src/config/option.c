@@ -32,8 +32,14 @@ EPLB_ENGINE_OPTIONS(ENGINE_FIELD_CHECK)
 _Static_assert(EPLB_NUM_ENGINE_OPTIONS <= EPLB_MAX_OPTIONS,
                "struct eplb_options has no room for the sources");
 
-#define COMMAND_NAME(id, name) name,
-static const char *const command_names[EPLB_NUM_COMMANDS] = {EPLB_COMMANDS(COMMAND_NAME)};
+struct command {
+    const char *name;
+    bool is_engine;
+    const char *operand;
+};
+
+#define COMMAND_ROW_OF(id, ...) [EPLB_COMMAND_##id] = {__VA_ARGS__},
+static const struct command commands[EPLB_NUM_COMMANDS] = {EPLB_COMMANDS(COMMAND_ROW_OF)};
 
 const struct eplb_option *eplb_option_row(int id)
 {
@@ -67,16 +73,28 @@ bool eplb_option_is_reserved(const struct eplb_option *option)
 
 bool eplb_option_is_of(const struct eplb_option *option, enum eplb_command_id command)
 {
-    /* `eplb` alone balances nothing. */
+    bool is_named = (option->commands >> command & 1u) != 0;
     if (eplb_option_is_engine(option))
-        return command != EPLB_COMMAND_TOP;
-    return option->commands == 0 || (option->commands >> command & 1u) != 0;
+        return is_named || commands[command].is_engine;
+    return is_named || option->commands == 0;
 }
 
 const char *eplb_command_name(enum eplb_command_id command)
 {
     EPLB_ASSERT(command < EPLB_NUM_COMMANDS);
-    return command_names[command];
+    return commands[command].name;
+}
+
+bool eplb_command_tells_engine(enum eplb_command_id command)
+{
+    EPLB_ASSERT(command < EPLB_NUM_COMMANDS);
+    return command == EPLB_COMMAND_TOP || commands[command].is_engine;
+}
+
+const char *eplb_command_operand(enum eplb_command_id command)
+{
+    EPLB_ASSERT(command < EPLB_NUM_COMMANDS);
+    return commands[command].operand;
 }
 
 const char *eplb_option_owner(const struct eplb_option *option)
@@ -84,7 +102,7 @@ const char *eplb_option_owner(const struct eplb_option *option)
     enum eplb_command_id command = 0;
     while (command + 1 < EPLB_NUM_COMMANDS && !eplb_option_is_of(option, command))
         command++;
-    return command_names[command];
+    return commands[command].name;
 }
 
 static void integer_rule(const struct eplb_option *option, char rule[EPLB_RULE_TEXT])
@@ -121,12 +139,15 @@ void eplb_option_rule(const struct eplb_option *option, char rule[EPLB_RULE_TEXT
         snprintf(rule, EPLB_RULE_TEXT, "a number in [%s, %s]", minimum, maximum);
         return;
     case EPLB_TYPE_NAME:
+        if (option->accepts != NULL)
+            break;
         snprintf(rule, EPLB_RULE_TEXT, "a name of 1 to %d printable ASCII characters", EPLB_OPTION_TEXT - 1);
         return;
     default:
-        EPLB_ASSERT(option->type == EPLB_TYPE_TEXT && option->rule != NULL);
-        snprintf(rule, EPLB_RULE_TEXT, "%s", option->rule);
+        EPLB_ASSERT(option->type == EPLB_TYPE_TEXT);
     }
+    EPLB_ASSERT(option->rule != NULL);
+    snprintf(rule, EPLB_RULE_TEXT, "%s", option->rule);
 }
 
 static bool bool_read(const char *text, bool *value)
@@ -147,6 +168,14 @@ static bool is_name(const char *text)
     while (length < EPLB_OPTION_TEXT && text[length] >= 0x20 && text[length] < 0x7f)
         length++;
     return length > 0 && length < EPLB_OPTION_TEXT && text[length] == '\0';
+}
+
+bool eplb_is_word(const char *text)
+{
+    enum { LONGEST = 32 };
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    size_t length = strspn(text, allowed);
+    return length > 0 && length <= LONGEST && text[length] == '\0';
 }
 
 static bool in_range(const struct eplb_option *option, double number)
@@ -177,7 +206,9 @@ static bool accept_text(const struct eplb_option *option, const struct eplb_valu
 {
     if (given->type != EPLB_TYPE_FLAG && given->type != EPLB_TYPE_NAME && given->type != EPLB_TYPE_TEXT)
         return false;
-    return option->type == EPLB_TYPE_NAME ? is_name(given->text) : given->text[0] != '\0';
+    if (option->type == EPLB_TYPE_NAME)
+        return is_name(given->text) && (option->accepts == NULL || option->accepts(given->text));
+    return given->text[0] != '\0';
 }
 
 bool eplb_option_accept(const struct eplb_option *option, const struct eplb_value *given,

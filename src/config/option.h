@@ -14,7 +14,7 @@
 #include "eplb/options.h"
 
 enum eplb_command_id {
-#define EPLB_COMMAND_ENUM(id, name) EPLB_COMMAND_##id,
+#define EPLB_COMMAND_ENUM(id, ...) EPLB_COMMAND_##id,
     EPLB_COMMANDS(EPLB_COMMAND_ENUM)
 #undef EPLB_COMMAND_ENUM
         EPLB_NUM_COMMANDS
@@ -61,6 +61,7 @@ struct eplb_value {
 enum eplb_option_group {
     EPLB_GROUP_BALANCING, /**< Without effect when enable_eplb is false. */
     EPLB_GROUP_PARALLELISM,
+    EPLB_GROUP_PROCESSES,
 };
 
 /** Who reads an engine's option, which says when its value is fixed. */
@@ -69,7 +70,10 @@ enum eplb_option_reader {
     EPLB_READER_RUNTIME,
 };
 
-/** The command's own options, a field per row of EPLB_COMMAND_OPTIONS; texts are NULL when not given. */
+/**
+ * The command's own options, a field per row of EPLB_COMMAND_OPTIONS; a text without a default is NULL
+ * when it is not given.
+ */
 struct eplb_command_options {
 #define EPLB_FIELD_BOOL bool
 #define EPLB_FIELD_TEXT const char *
@@ -86,15 +90,20 @@ struct eplb_option {
     size_t offset;                  /**< Of the field that takes the value. */
     const char *default_text;       /**< NULL: none. */
     double minimum, maximum;        /**< Allowed range of INT and REAL, both inclusive. */
-    const char *rule;               /**< TEXT: what is allowed. */
+    const char *rule;               /**< TEXT, and NAME with `accepts`: what is allowed. */
+    bool (*accepts)(const char *);  /**< NAME: what is allowed; NULL: printable ASCII. */
     const char *word;               /**< Stands for the value in help; NULL for a bool. */
     enum eplb_option_group group;   /**< Engine's options only. */
     enum eplb_option_reader reader; /**< Engine's options only. */
-    unsigned commands;              /**< Commands that have it; 0: all. */
+    unsigned commands;              /**< Commands that have it, an engine's option beside those that take
+                                         all of these; 0: all, and none beside those. */
     const char *doc;
 };
 
 const struct eplb_option *eplb_option_row(int id);
+
+/** Whether a text can be part of a name in shared memory: 1 to 32 letters, digits, '-' or '_'. */
+bool eplb_is_word(const char *text);
 
 /** The row of exactly this name; NULL when there is none. */
 const struct eplb_option *eplb_option_find(const char *name);
@@ -106,6 +115,15 @@ bool eplb_option_is_reserved(const struct eplb_option *option);
 bool eplb_option_is_of(const struct eplb_option *option, enum eplb_command_id command);
 
 const char *eplb_command_name(enum eplb_command_id command);
+
+/**
+ * Whether the command's pages tell of the engine's reserved names and of its file: of the commands that
+ * take all of the engine's options, and of `eplb` alone.
+ */
+bool eplb_command_tells_engine(enum eplb_command_id command);
+
+/** What stands for the command's one argument that is no option; NULL when it takes none. */
+const char *eplb_command_operand(enum eplb_command_id command);
 
 /** Name of the first command that has the option. */
 const char *eplb_option_owner(const struct eplb_option *option);

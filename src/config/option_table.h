@@ -53,7 +53,12 @@
     ROW(ep_size, INT, .default_text = "1", .minimum = 1, .maximum = INT32_MAX, .word = "N",                  \
         .group = EPLB_GROUP_PARALLELISM, .reader = EPLB_READER_RUNTIME,                                      \
         .doc = "Number of EP ranks; it must equal the number of workers, divide the number of experts, "     \
-               "and be at least 2 with enable_eplb.")
+               "and be at least 2 with enable_eplb.")                                                        \
+    ROW(instance_name, NAME, .default_text = "eplb", .word = "NAME", .accepts = eplb_is_word,                \
+        .rule = "1 to 32 letters, digits, '-' or '_'",                                                       \
+        .commands = EPLB_FOR(SHM_LS) | EPLB_FOR(SHM_CLEAN) | EPLB_FOR(SHM),                                  \
+        .group = EPLB_GROUP_PROCESSES, .reader = EPLB_READER_RUNTIME,                                        \
+        .doc = "Keeps runs on one machine apart: the names of a run's shared memory carry it.")
 
 #define EPLB_COMMAND_OPTIONS(ROW)                                                                            \
     ROW(load, TEXT, .word = "FILE", .rule = "the name of a file", .commands = EPLB_FOR(PLAN),                \
@@ -72,6 +77,12 @@
         .doc = "Read options from a JSON object; flags win over it.")                                        \
     ROW(dump_config, BOOL, .default_text = "false", .commands = EPLB_FOR(PLAN),                              \
         .doc = "Print the effective options and their sources as such a JSON object, and exit.")             \
+    ROW(json, BOOL, .default_text = "false",                                                                 \
+        .commands = EPLB_FOR(SHM_LS) | EPLB_FOR(SHM_INSPECT) | EPLB_FOR(SHM),                                \
+        .doc = "Print a JSON object instead of lines.")                                                      \
+    ROW(shm_directory, TEXT, .default_text = "/dev/shm", .word = "DIR", .rule = "the name of a directory",   \
+        .commands = EPLB_FOR(SHM_LS) | EPLB_FOR(SHM_INSPECT) | EPLB_FOR(SHM_CLEAN) | EPLB_FOR(SHM),          \
+        .doc = "Directory of the shared-memory segments.")                                                   \
     ROW(help, BOOL, .default_text = "false", .doc = "Print this help, and exit.")                            \
     ROW(man, BOOL, .default_text = "false", .doc = "Print the manual page in roff, and exit.")               \
     ROW(version, BOOL, .default_text = "false", .doc = "Print the version, and exit.")
@@ -100,7 +111,6 @@
     ROW(enable_graph, BOOL, .doc = "replay captured decode graphs")                                          \
     ROW(max_graph_batch, INT, .doc = "largest captured decode batch")                                        \
     ROW(enable_schedule_overlap, BOOL, .doc = "schedule a forward while another runs")                       \
-    ROW(instance_name, TEXT, .doc = "keeps runs on one machine apart")                                       \
     ROW(memory_limit, INT, .doc = "bound of a rank's memory plan")
 /* clang-format on */
 
@@ -109,9 +119,17 @@
     EPLB_COMMAND_OPTIONS(ROW)  \
     EPLB_RESERVED_OPTIONS(ROW)
 
-/** The commands that parse options: COMMAND(id, name). */
-#define EPLB_COMMANDS(COMMAND) \
-    COMMAND(TOP, "eplb")       \
-    COMMAND(PLAN, "eplb plan")
+/**
+ * The commands that parse options: COMMAND(id, name, whether it takes all of the engine's options, word
+ * for the one argument that is no option, or NULL). Of several that have an option, the first is named
+ * as its owner.
+ */
+#define EPLB_COMMANDS(COMMAND)                              \
+    COMMAND(TOP, "eplb", false, NULL)                       \
+    COMMAND(PLAN, "eplb plan", true, NULL)                  \
+    COMMAND(SHM_LS, "eplb shm ls", false, NULL)             \
+    COMMAND(SHM_INSPECT, "eplb shm inspect", false, "NAME") \
+    COMMAND(SHM_CLEAN, "eplb shm clean", false, NULL)       \
+    COMMAND(SHM, "eplb shm", false, NULL)
 
 #endif

@@ -54,12 +54,9 @@ void eplb_collective_init(struct eplb_collective *collective, const struct eplb_
 static enum eplb_status check_deaths(const struct eplb_collective *collective, const char *what,
                                      struct eplb_error *error)
 {
-    if (eplb_mesh_deaths(collective->mesh) == 0)
+    int32_t dead = eplb_mesh_first_dead(collective->mesh);
+    if (dead == EPLB_NO_RANK)
         return EPLB_OK;
-    int32_t dead = 0;
-    /* The count was read first, so the member is marked by now; a peer's nonsense ends the search too. */
-    while (dead + 1 < collective->mesh->limits.num_ranks && !eplb_mesh_is_dead(collective->mesh, dead))
-        dead++;
     EPLB_FAIL(EPLB_RANK_DEAD, "rank %d: rank %d died; %s cannot be completed without it", collective->rank,
               dead, what);
 }
@@ -103,6 +100,9 @@ static enum eplb_pipe_status receive_piece(struct eplb_collective *collective, s
         return status;
     if (fragment.message != collective->rounds || fragment.offset != exchange->received ||
         (fragment.offset > 0 && fragment.size != exchange->arriving))
+        return EPLB_PIPE_DAMAGED;
+    /* Each brings something, or a round could last for ever. */
+    if (fragment.length == 0 && fragment.size != 0)
         return EPLB_PIPE_DAMAGED;
     exchange->arriving = fragment.size;
     eplb_pipe_take(&exchange->in, &fragment, fragment.size == expected ? &exchange->target : NULL);
@@ -180,14 +180,17 @@ enum eplb_status eplb_collective_all_to_all(struct eplb_collective *collective, 
     begin_round(collective, send, receive);
     if (own->size > 0 && own->data != own_target->data)
         memcpy(own_target->data, own->data, own->size);
-    for (bool done = false; !done;) {
+    for (;;) {
         bool moved;
+        bool done;
         uint32_t heard = eplb_mesh_hear(collective->mesh, collective->rank);
         EPLB_TRY(advance_all(collective, send, receive, &moved, &done, error));
-        if (moved || done)
-            continue;
+        if (done)
+            break;
+        /* Even when something moved: a peer may say that its message is as long as it likes. */
         EPLB_TRY(check_deaths(collective, "an exchange", error));
-        eplb_mesh_sleep(collective->mesh, collective->rank, heard, EPLB_NO_DEADLINE);
+        if (!moved)
+            eplb_mesh_sleep(collective->mesh, collective->rank, heard, EPLB_NO_DEADLINE);
     }
     return check_sizes(collective, receive, error);
 }

@@ -6,6 +6,9 @@
 
 enum { STATE_BITS = 2, STATE_MASK = 3 };
 
+/** Tries to set a bit: each that fails is another voter's success. More are a peer's nonsense. */
+enum { MOST_TRIES = 1000 };
+
 static uint64_t word_of(struct eplb_activation_token token, enum eplb_decision decision)
 {
     return token.value << STATE_BITS | (uint64_t)decision;
@@ -75,14 +78,16 @@ static bool set_bit(_Atomic uint64_t *votes, struct eplb_activation_token token,
 {
     /* Relaxed: the exchange below decides whether the value still holds. */
     uint64_t seen = atomic_load_explicit(votes, memory_order_relaxed);
-    do {
+    for (int tries = 0; tries < MOST_TRIES; tries++) {
         if (!belongs_to(seen, token) || (seen & bit_of(rank)) != 0)
             return false;
         /* Sequentially consistent, as the loads of has_all_votes: of two last voters, each in a word of
          * its own, at least one must see the other's vote, or nobody would commit. */
-    } while (!atomic_compare_exchange_weak_explicit(votes, &seen, seen | bit_of(rank), memory_order_seq_cst,
-                                                    memory_order_relaxed));
-    return true;
+        if (atomic_compare_exchange_strong_explicit(votes, &seen, seen | bit_of(rank), memory_order_seq_cst,
+                                                    memory_order_relaxed))
+            return true;
+    }
+    return false;
 }
 
 static bool has_all_votes(const struct eplb_decision_record *record, struct eplb_activation_token token)

@@ -23,9 +23,8 @@ struct eplb_endpoint {
     struct eplb_operation *entries; /* [max_ops] of operations */
     struct peer *peers;             /* [num_ranks] */
     uint64_t last_ticket;
-    uint32_t heard;  /* the bell when the last poll began */
-    uint32_t deaths; /* noticed so far */
-    bool more;       /* a poll could do something now */
+    uint32_t heard; /* the bell when the last poll began */
+    bool more;      /* a poll could do something now */
 };
 
 struct eplb_endpoint *eplb_endpoint_take(struct eplb_arena *arena, const struct eplb_mesh_limits *limits)
@@ -199,10 +198,6 @@ static void lose_peer(struct eplb_endpoint *endpoint, int32_t other)
 
 static void notice_deaths(struct eplb_endpoint *endpoint)
 {
-    uint32_t deaths = eplb_mesh_deaths(endpoint->mesh);
-    if (deaths == endpoint->deaths)
-        return;
-    endpoint->deaths = deaths;
     for (int32_t other = 0; other < endpoint->mesh->limits.num_ranks; other++)
         if (!endpoint->peers[other].lost && eplb_mesh_is_dead(endpoint->mesh, other))
             lose_peer(endpoint, other);

@@ -8,6 +8,8 @@
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "32-bit atomics work between processes only without a lock");
 _Static_assert(EPLB_ARENA_ALIGN == EPLB_CACHE_LINE, "an arena aligns what is shared to cache lines");
 
+enum { RANKS_PER_WORD = 64 };
+
 static enum eplb_status check_ring(const char *name, size_t bytes, struct eplb_error *error)
 {
     if (bytes < EPLB_MIN_RING_BYTES || bytes > EPLB_MAX_RING_BYTES || (bytes & (bytes - 1)) != 0)
@@ -27,6 +29,11 @@ enum eplb_status eplb_mesh_limits_check(const struct eplb_mesh_limits *limits, s
     return check_ring("collective_ring_bytes", limits->collective_ring_bytes, error);
 }
 
+static int32_t death_words(const struct eplb_mesh_limits *limits)
+{
+    return (limits->num_ranks + RANKS_PER_WORD - 1) / RANKS_PER_WORD;
+}
+
 static size_t link_bytes(const struct eplb_mesh_limits *limits)
 {
     return sizeof(struct eplb_mesh_link) + limits->transfer_ring_bytes + limits->collective_ring_bytes;
@@ -41,6 +48,7 @@ struct eplb_mesh eplb_mesh_take(struct eplb_arena *arena, const struct eplb_mesh
     mesh.head = eplb_arena_take(arena, 1, sizeof *mesh.head);
     mesh.votes =
         eplb_arena_take(arena, (size_t)eplb_decision_vote_words(limits->num_ranks), sizeof *mesh.votes);
+    mesh.deaths = eplb_arena_take(arena, (size_t)death_words(limits), sizeof *mesh.deaths);
     mesh.members = eplb_arena_take(arena, ranks, sizeof *mesh.members);
     mesh.wants = eplb_arena_take(arena, ranks * (size_t)limits->max_ops, sizeof *mesh.wants);
     mesh.links = eplb_arena_take(arena, ranks * ranks, link_bytes(limits));
@@ -121,10 +129,13 @@ uint32_t eplb_mesh_hear(const struct eplb_mesh *mesh, int32_t rank)
 void eplb_mesh_sleep(const struct eplb_mesh *mesh, int32_t rank, uint32_t heard, int64_t deadline)
 {
     struct eplb_mesh_member *member = member_at(mesh, rank);
+    const struct eplb_waker *waker = &mesh->waker;
+    if (waker->spin != NULL && waker->spin(waker->context, &member->bell, heard, deadline))
+        return;
     /* Sequentially consistent, and before the bell is looked at: see eplb_mesh_ring. */
     atomic_fetch_add_explicit(&member->sleepers, 1, memory_order_seq_cst);
     if (atomic_load_explicit(&member->bell, memory_order_seq_cst) == heard)
-        mesh->waker.sleep(mesh->waker.context, rank, &member->bell, heard, deadline);
+        waker->sleep(waker->context, rank, &member->bell, heard, deadline);
     /* Relaxed: a ringer that still counts this sleeper wakes nobody, which does no harm. */
     atomic_fetch_sub_explicit(&member->sleepers, 1, memory_order_relaxed);
 }
@@ -133,22 +144,35 @@ void eplb_mesh_sleep(const struct eplb_mesh *mesh, int32_t rank, uint32_t heard,
 
 void eplb_mesh_bury(const struct eplb_mesh *mesh, int32_t rank)
 {
-    /* Relaxed: of several callers one counts the death, and that one publishes it below. */
-    if (atomic_exchange_explicit(&member_at(mesh, rank)->dead, 1, memory_order_relaxed) != 0)
-        return;
-    /* Release: who sees the count sees which member it is. */
-    atomic_fetch_add_explicit(&mesh->head->deaths, 1, memory_order_release);
+    EPLB_ASSERT(rank >= 0 && rank < mesh->limits.num_ranks);
+    /* Relaxed: the rings below publish it. They come even when the mark is set already: it may be a
+     * peer's nonsense, of which nobody was told. */
+    atomic_fetch_or_explicit(&mesh->deaths[rank / RANKS_PER_WORD], UINT64_C(1) << (rank % RANKS_PER_WORD),
+                             memory_order_relaxed);
     eplb_mesh_ring_all(mesh);
 }
 
-uint32_t eplb_mesh_deaths(const struct eplb_mesh *mesh)
+static uint64_t deaths_at(const struct eplb_mesh *mesh, int32_t word)
 {
-    /* Acquire: pairs with the release in eplb_mesh_bury. */
-    return atomic_load_explicit(&mesh->head->deaths, memory_order_acquire);
+    /* Relaxed: a caller that must not miss a death has heard its bell before, see eplb_mesh_bury. */
+    return atomic_load_explicit(&mesh->deaths[word], memory_order_relaxed);
 }
 
 bool eplb_mesh_is_dead(const struct eplb_mesh *mesh, int32_t rank)
 {
-    /* Relaxed: a caller that must not miss a death has read eplb_mesh_deaths before. */
-    return atomic_load_explicit(&member_at(mesh, rank)->dead, memory_order_relaxed) != 0;
+    EPLB_ASSERT(rank >= 0 && rank < mesh->limits.num_ranks);
+    return (deaths_at(mesh, rank / RANKS_PER_WORD) >> (rank % RANKS_PER_WORD) & 1) != 0;
+}
+
+int32_t eplb_mesh_first_dead(const struct eplb_mesh *mesh)
+{
+    for (int32_t word = 0; word < death_words(&mesh->limits); word++) {
+        uint64_t deaths = deaths_at(mesh, word);
+        if (deaths == 0)
+            continue;
+        int32_t rank = word * RANKS_PER_WORD + __builtin_ctzll(deaths);
+        /* Marks behind the last rank are a peer's nonsense. */
+        return rank < mesh->limits.num_ranks ? rank : EPLB_NO_RANK;
+    }
+    return EPLB_NO_RANK;
 }

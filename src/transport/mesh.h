@@ -4,16 +4,23 @@
  * The memory that the ranks of a group share: flat, without pointers, all zeros at first. Every rank
  * has a view of its own (struct eplb_mesh), because every process maps it elsewhere.
  *
- *   head | votes | members [n] | wants [n][max_ops] | links [n][n]
+ *   head | votes | deaths | members [n] | wants [n][max_ops] | links [n][n]
  *
- *   head     decision word, barrier, number of deaths
+ *   head     decision word, barrier
  *   votes    one bit per rank (see decision.h)
- *   member   a rank's bell and whether it is dead
+ *   deaths   one bit per rank, 64 to a word
+ *   member   a rank's bell
  *   want     a receive that its rank has posted and that a sender may answer
  *   link     from rank to rank: a pipe for transfers, a pipe for collectives, and a count of the wants
  *            that the destination has announced to the source; then the rings of the two pipes
  *
  * A rank that waits sleeps on its bell: whoever changes something that it may wait for rings.
+ *
+ * Ranks may be processes, and one that has lost its mind may write anything anywhere. So whatever is
+ * read here is a number to be judged, never one to be trusted: it may end an operation, but leads no
+ * rank out of its own memory, into an assertion, or into a loop without end. What such a rank spoils
+ * for others (bells, barriers, marks of deaths) ends when it has been killed and buried: the burial
+ * sets its mark whatever stood there, and a mark that is set ends all that blocks.
  */
 #ifndef TRANSPORT_MESH_H
 #define TRANSPORT_MESH_H
@@ -46,13 +53,11 @@ struct eplb_mesh_limits {
 struct eplb_mesh_head {
     _Alignas(EPLB_CACHE_LINE) _Atomic uint64_t decision;
     _Alignas(EPLB_CACHE_LINE) _Atomic uint64_t arrivals; /* at barriers, ever, of all ranks */
-    _Alignas(EPLB_CACHE_LINE) _Atomic uint32_t deaths;   /* members that are dead */
 };
 
 struct eplb_mesh_member {
     _Alignas(EPLB_CACHE_LINE) _Atomic uint32_t bell; /* raised by every ring */
     _Atomic uint32_t sleepers;                       /* threads that may sleep on the bell */
-    _Atomic uint32_t dead;                           /* 0 or 1 */
     _Atomic uint32_t num_wants;                      /* its wants from this index on were never used */
 };
 
@@ -74,9 +79,8 @@ struct eplb_mesh_link {
 
 _Static_assert(offsetof(struct eplb_mesh_head, decision) == 0, "layout of the head");
 _Static_assert(offsetof(struct eplb_mesh_head, arrivals) == 64, "layout of the head");
-_Static_assert(offsetof(struct eplb_mesh_head, deaths) == 128, "layout of the head");
-_Static_assert(sizeof(struct eplb_mesh_head) == 192, "layout of the head");
-_Static_assert(offsetof(struct eplb_mesh_member, num_wants) == 12, "layout of a member");
+_Static_assert(sizeof(struct eplb_mesh_head) == 128, "layout of the head");
+_Static_assert(offsetof(struct eplb_mesh_member, num_wants) == 8, "layout of a member");
 _Static_assert(sizeof(struct eplb_mesh_member) == 64, "layout of a member");
 _Static_assert(offsetof(struct eplb_mesh_want, from) == 24, "layout of a want");
 _Static_assert(offsetof(struct eplb_mesh_want, chunk) == 32, "layout of a want");
@@ -90,6 +94,12 @@ _Static_assert(sizeof(struct eplb_mesh_link) == 320, "layout of a link");
 /** How a thread of this process sleeps on a bell and is woken. Given by the shell. */
 struct eplb_waker {
     void *context;
+    /**
+     * Looks at the bell for a short time, until `deadline` at the latest, without a system call; whether
+     * it has another value than `heard`. A ring that comes meanwhile costs the ringer no call either.
+     * NULL: one sleeps at once.
+     */
+    bool (*spin)(void *context, const _Atomic uint32_t *bell, uint32_t heard, int64_t deadline);
     /**
      * Blocks while the rank's bell has the value `heard`, until `deadline` at the latest
      * (nanoseconds on eplb_clock_system()). May return without cause.
@@ -105,6 +115,7 @@ struct eplb_mesh {
     struct eplb_waker waker;
     struct eplb_mesh_head *head;
     _Atomic uint64_t *votes;
+    _Atomic uint64_t *deaths;         /* bit `rank % 64` of word `rank / 64` */
     struct eplb_mesh_member *members; /* [num_ranks] */
     struct eplb_mesh_want *wants;     /* [num_ranks][max_ops] */
     unsigned char *links;             /* [num_ranks][num_ranks], by source, then destination; with rings */
@@ -134,15 +145,15 @@ void eplb_mesh_ring_all(const struct eplb_mesh *mesh);
 /** The bell as it stands: to be read before one looks at what one would wait for. */
 uint32_t eplb_mesh_hear(const struct eplb_mesh *mesh, int32_t rank);
 
-/** Sleeps until the rank's bell has been rung since it was `heard`, or until the deadline. */
+/** Spins, then sleeps, until the rank's bell has been rung since it was `heard`, or until the deadline. */
 void eplb_mesh_sleep(const struct eplb_mesh *mesh, int32_t rank, uint32_t heard, int64_t deadline);
 
-/** Marks a member dead. Idempotent. */
+/** Marks a member dead, and rings for all. Idempotent. */
 void eplb_mesh_bury(const struct eplb_mesh *mesh, int32_t rank);
 
-/** Number of dead members; rises only. */
-uint32_t eplb_mesh_deaths(const struct eplb_mesh *mesh);
-
 bool eplb_mesh_is_dead(const struct eplb_mesh *mesh, int32_t rank);
+
+/** The lowest dead member; EPLB_NO_RANK when there is none. */
+int32_t eplb_mesh_first_dead(const struct eplb_mesh *mesh);
 
 #endif

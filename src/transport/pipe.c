@@ -79,6 +79,8 @@ enum eplb_pipe_status eplb_pipe_peek(const struct eplb_pipe_end *end, struct epl
     size_t before_end;
     /* One copy, then checks on the copy: a peer may write to the ring meanwhile. */
     memcpy(fragment, place(end, end->position, &before_end), HEADER);
+    /* Without it the compiler might read the ring again in place of the copy. */
+    atomic_signal_fence(memory_order_seq_cst);
     if (fragment->length > longest(end) || HEADER + padded(fragment->length) > waiting)
         return EPLB_PIPE_DAMAGED;
     if (fragment->offset > fragment->size || fragment->length > fragment->size - fragment->offset)

@@ -440,10 +440,11 @@ static void sleep_through_three_events(struct stage_rank *rank)
 static void a_wait_ends_when_something_happens(void **state)
 {
     _Atomic int *seen = stage_memory(sizeof *seen);
+    const struct contract_request request = {.num_ranks = 2, .max_ops = 64, .transfer_bytes = RING};
     for (uint64_t seed = 0; seed < 50; seed++) {
         struct stage stage;
         atomic_store(seen, 0);
-        open_with(&stage, state, 2);
+        stage_open_apart(&stage, *state, &request);
         stage.engine->record_open(stage.engine->self, (struct eplb_activation_token){1});
         stage_run(&stage, sleep_through_three_events, seed, seen);
         stage_close(&stage);

@@ -16,7 +16,7 @@ static void open_ranks(struct stage *stage, void **state, int32_t num_ranks)
 {
     const struct contract_request request = {
         .num_ranks = num_ranks, .max_ops = MAX_STAGE_OPS, .transfer_bytes = 4 * KIB};
-    stage_open(stage, *state, &request);
+    stage_open_apart(stage, *state, &request);
 }
 
 /* ---- barrier ---- */

@@ -28,10 +28,13 @@ struct contract_maker {
     const char *name;
     void *(*create)(const struct contract_request *request);
     void (*destroy)(void *made);
-    /** The view of a rank or of the engine, in the calling process. */
+    /** The view of a rank or of the engine, for the calling process: a rank's for one process only. */
     const struct eplb_group *(*view)(void *made, int32_t rank);
-    /** Runs run(context, rank) for every rank at once and waits for all. */
-    void (*run_ranks)(int32_t num_ranks, void (*run)(void *context, int32_t rank), void *context);
+    /**
+     * Runs run(context, rank) for every rank at once and waits for all. A rank that does not come back
+     * as it should fails the test.
+     */
+    void (*run_ranks)(void *made, int32_t num_ranks, void (*run)(void *context, int32_t rank), void *context);
 };
 
 /** Runs the whole suite; returns the number of failed tests. */

@@ -419,7 +419,7 @@ static void two_ranks_swap_64_mib(void **state)
 {
     struct stage stage;
     const struct contract_request request = {.num_ranks = 2, .max_ops = 2, .transfer_bytes = 64 * KIB};
-    stage_open(&stage, *state, &request);
+    stage_open_apart(&stage, *state, &request);
     stage_run(&stage, swap_with_the_other, 1, NULL);
     stage_close(&stage);
 }
@@ -472,7 +472,7 @@ static void cycles_come_round(void **state)
     struct stage stage;
     const struct contract_request request = {
         .num_ranks = MAX_STAGE_RANKS, .max_ops = 4, .transfer_bytes = RING};
-    stage_open(&stage, *state, &request);
+    stage_open_apart(&stage, *state, &request);
     stage_run(&stage, pass_on_to_the_next, 2, NULL);
     stage_close(&stage);
 }

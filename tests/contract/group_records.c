@@ -276,7 +276,8 @@ static void of_all_that_race_one_decides(void **state)
 {
     struct stage stage;
     struct race *race = stage_memory(sizeof *race);
-    open_ranks(&stage, state, RACE_RANKS);
+    const struct contract_request request = {.num_ranks = RACE_RANKS, .max_ops = 1, .transfer_bytes = 256};
+    stage_open_apart(&stage, *state, &request);
     stage_run(&stage, race_for_the_record, 7, race);
     assert_int_equal(race->outcomes[EPLB_UNDECIDED], 0);
     assert_int_equal(race->outcomes[EPLB_COMMIT] + race->outcomes[EPLB_ABORT], RACE_ROUNDS);

@@ -15,13 +15,19 @@ int64_t stage_now(void)
     return clock->now(clock->context);
 }
 
-void stage_open(struct stage *stage, const struct contract_maker *maker,
-                const struct contract_request *request)
+void stage_open_apart(struct stage *stage, const struct contract_maker *maker,
+                      const struct contract_request *request)
 {
     assert_in_range(request->num_ranks, 1, MAX_STAGE_RANKS);
     *stage = (struct stage){.maker = maker, .num_ranks = request->num_ranks, .current = {1}};
     stage->made = maker->create(request);
     stage->engine = maker->view(stage->made, EPLB_NO_RANK);
+}
+
+void stage_open(struct stage *stage, const struct contract_maker *maker,
+                const struct contract_request *request)
+{
+    stage_open_apart(stage, maker, request);
     for (int32_t rank = 0; rank < request->num_ranks; rank++) {
         stage->ranks[rank] = maker->view(stage->made, rank);
         for (size_t op = 0; op < MAX_STAGE_OPS; op++)
@@ -153,6 +159,7 @@ void stage_release(void *memory, size_t size)
 /* ---- ranks at once ---- */
 
 struct run {
+    const struct stage *stage;
     void (*body)(struct stage_rank *rank);
     struct stage_rank *ranks; /* shared */
 };
@@ -160,20 +167,21 @@ struct run {
 static void run_rank(void *context, int32_t rank)
 {
     const struct run *run = context;
+    run->ranks[rank].group = run->stage->maker->view(run->stage->made, rank);
     run->body(&run->ranks[rank]);
 }
 
 void stage_run(struct stage *stage, void (*body)(struct stage_rank *rank), uint64_t seed, void *shared)
 {
     size_t bytes = (size_t)stage->num_ranks * sizeof(struct stage_rank);
-    struct run run = {.body = body, .ranks = stage_memory(bytes)};
+    struct run run = {.stage = stage, .body = body, .ranks = stage_memory(bytes)};
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int32_t rank = 0; rank < stage->num_ranks; rank++) {
-        run.ranks[rank].group = stage->ranks[rank];
+        assert_null(stage->ranks[rank]);
         run.ranks[rank].shared = shared;
         eplb_prng_seed(&run.ranks[rank].prng, seed * MAX_STAGE_RANKS + (uint64_t)rank);
     }
-    stage->maker->run_ranks(stage->num_ranks, run_rank, &run);
+    stage->maker->run_ranks(stage->made, stage->num_ranks, run_rank, &run);
     int failed = 0;
     for (int32_t rank = 0; rank < stage->num_ranks; rank++) {
         if (run.ranks[rank].failure[0] != '\0')

@@ -43,8 +43,13 @@ struct stage {
                [MAX_STAGE_OPS]; /* enum eplb_op_result by number of the operation, or NOT_ENDED */
 };
 
+/** Makes a group and takes the views of all its ranks. */
 void stage_open(struct stage *stage, const struct contract_maker *maker,
                 const struct contract_request *request);
+
+/** Makes a group for stage_run, which takes the views where its ranks run. The engine's is here. */
+void stage_open_apart(struct stage *stage, const struct contract_maker *maker,
+                      const struct contract_request *request);
 void stage_close(struct stage *stage);
 
 /** Posts one message of one part; fails the test unless it is taken. */
@@ -96,7 +101,7 @@ struct stage_rank {
     char failure[256];
 };
 
-/** Runs body on every rank at once; the first that fails is reported and fails the test. */
+/** Runs body on every rank at once, on a stage opened apart; what failed is reported and fails the test. */
 void stage_run(struct stage *stage, void (*body)(struct stage_rank *rank), uint64_t seed, void *shared);
 
 /** Notes a rank's failure; the others are released by declaring it dead. */

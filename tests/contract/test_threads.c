@@ -2,8 +2,8 @@
 /* Copyright The eplb authors */
 /* The contract of a process group, kept by `threads`. */
 #include "contract/group_stage.h"
+#include "contract/rank_threads.h"
 #include "eplb/threads.h"
-#include "os/thread.h"
 
 static void *create(const struct contract_request *request)
 {
@@ -27,34 +27,9 @@ static const struct eplb_group *view(void *made, int32_t rank)
     return eplb_threads_group(made, rank);
 }
 
-struct start {
-    struct eplb_thread thread;
-    void (*run)(void *context, int32_t rank);
-    void *context;
-    int32_t rank;
-};
-
-static void enter(void *argument)
-{
-    const struct start *start = argument;
-    start->run(start->context, start->rank);
-}
-
-static void run_ranks(int32_t num_ranks, void (*run)(void *context, int32_t rank), void *context)
-{
-    struct start starts[MAX_STAGE_RANKS];
-    for (int32_t rank = 0; rank < num_ranks; rank++) {
-        starts[rank] = (struct start){.run = run, .context = context, .rank = rank};
-        assert_int_equal(eplb_thread_start(&starts[rank].thread, "rank", enter, &starts[rank], NULL),
-                         EPLB_OK);
-    }
-    for (int32_t rank = 0; rank < num_ranks; rank++)
-        eplb_thread_join(&starts[rank].thread);
-}
-
 int main(void)
 {
     const struct contract_maker threads = {
-        .name = "threads", .create = create, .destroy = destroy, .view = view, .run_ranks = run_ranks};
+        .name = "threads", .create = create, .destroy = destroy, .view = view, .run_ranks = run_rank_threads};
     return group_contract_run(&threads);
 }

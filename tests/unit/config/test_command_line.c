@@ -118,6 +118,34 @@ static void what_is_no_option_is_refused(void **state)
                    "unexpected argument \"-\": eplb takes only options, written --name=value");
 }
 
+static struct eplb_config parsed_inspect(const char *text)
+{
+    static struct line line;
+    struct eplb_config config;
+    split(text, &line);
+    struct eplb_error error = {0};
+    eplb_config_init(&config, EPLB_COMMAND_SHM_INSPECT);
+    if (eplb_config_parse(&config, line.argc, line.argv, &error) != EPLB_OK)
+        fail_msg("%s", error.text);
+    return config;
+}
+
+static void a_command_may_take_one_argument_that_is_no_option(void **state)
+{
+    (void)state;
+    assert_null(parsed_inspect("--json").operand);
+    assert_string_equal(parsed_inspect("--json demo.group").operand, "demo.group");
+    assert_string_equal(parsed_inspect("--shm_directory a demo").operand, "demo");
+    assert_string_equal(parsed_inspect("demo --shm_directory=a").own.shm_directory, "a");
+    assert_string_equal(parsed_inspect("-- --demo").operand, "--demo");
+    assert_string_equal(parsed_inspect("demo").own.shm_directory, "/dev/shm");
+    expect_refused(EPLB_COMMAND_SHM_INSPECT, "demo other", EPLB_USAGE,
+                   "unexpected argument \"other\": eplb shm inspect takes one NAME and options, written "
+                   "--name=value");
+    expect_refused(EPLB_COMMAND_SHM_CLEAN, "demo", EPLB_USAGE,
+                   "unexpected argument \"demo\": eplb shm clean takes only options, written --name=value");
+}
+
 static void unknown_flags_are_refused_with_the_nearest(void **state)
 {
     (void)state;
@@ -184,6 +212,12 @@ static void options_of_another_command_are_refused_with_its_name(void **state)
                    "option --load belongs to eplb plan, not to eplb");
     expect_refused(EPLB_COMMAND_TOP, "-verbose", EPLB_USAGE,
                    "option --verbose belongs to eplb plan, not to eplb");
+    expect_refused(EPLB_COMMAND_SHM_CLEAN, "--json", EPLB_USAGE,
+                   "option --json belongs to eplb shm ls, not to eplb shm clean");
+    expect_refused(EPLB_COMMAND_SHM_INSPECT, "--instance_name=a", EPLB_USAGE,
+                   "option --instance_name belongs to eplb plan, not to eplb shm inspect");
+    expect_refused(EPLB_COMMAND_SHM_LS, "--ep_size=2", EPLB_USAGE,
+                   "option --ep_size belongs to eplb plan, not to eplb shm ls");
 }
 
 static void a_bad_value_undoes_what_was_parsed_before_it(void **state)
@@ -212,6 +246,7 @@ int main(void)
         cmocka_unit_test(bools_stand_alone_or_are_negated),
         cmocka_unit_test(the_last_of_repeated_flags_wins),
         cmocka_unit_test(what_is_no_option_is_refused),
+        cmocka_unit_test(a_command_may_take_one_argument_that_is_no_option),
         cmocka_unit_test(unknown_flags_are_refused_with_the_nearest),
         cmocka_unit_test(a_flag_without_its_value_is_refused),
         cmocka_unit_test(only_bools_are_negated),

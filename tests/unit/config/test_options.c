@@ -12,6 +12,7 @@
 
 #include "config/option.h"
 #include "eplb/options.h"
+#include "shm/segment.h"
 #include "support/point_locale.h"
 
 static const struct eplb_source by_default = {EPLB_SOURCE_DEFAULT, NULL};
@@ -57,6 +58,7 @@ static void defaults_are_the_documented_ones(void **state)
     assert_int_equal(options.expert_parallel_degree, 0);
     assert_int_equal(options.enable_fused_mc2, -1);
     assert_int_equal(options.ep_size, 1);
+    assert_string_equal(options.instance_name, "eplb");
     for (int i = 0; i < EPLB_NUM_ENGINE_OPTIONS; i++)
         assert_false(eplb_options_was_given(&options, eplb_option_row(i)->name));
 }
@@ -85,6 +87,7 @@ static void every_option_is_set_in_its_own_field(void **state)
     must_set(&options, "expert_parallel_degree", "2", by_flag);
     must_set(&options, "enable_fused_mc2", "0", by_flag);
     must_set(&options, "ep_size", "16", by_flag);
+    must_set(&options, "instance_name", "blue", by_flag);
     assert_true(options.enable_eplb);
     assert_int_equal(options.redundant_experts_num, 2);
     assert_int_equal(options.eplb_update_interval, 300);
@@ -95,6 +98,7 @@ static void every_option_is_set_in_its_own_field(void **state)
     assert_int_equal(options.expert_parallel_degree, 2);
     assert_int_equal(options.enable_fused_mc2, 0);
     assert_int_equal(options.ep_size, 16);
+    assert_string_equal(options.instance_name, "blue");
 }
 
 static void a_flag_wins_over_the_file_in_any_order(void **state)
@@ -310,6 +314,59 @@ static void names_fit_their_buffer(void **state)
     assert_string_equal(options.eplb_policy_kind, "flat");
 }
 
+#define RULE_OF_INSTANCES "option instance_name takes 1 to 32 letters, digits, '-' or '_', not "
+
+static void instance_names_are_words(void **state)
+{
+    (void)state;
+    static const char *const good[] = {
+        "a", "Z", "0", "-", "_", "run-2_B", "12345678901234567890123456789012"};
+    static const char *const bad[] = {"",
+                                      ".",
+                                      "a.b",
+                                      "a/b",
+                                      "..",
+                                      "a b",
+                                      "a\n",
+                                      "\xc3\xa9",
+                                      "a:1",
+                                      "a|b",
+                                      "123456789012345678901234567890123"};
+    struct eplb_options options = defaults();
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        must_set(&options, "instance_name", good[i], by_flag);
+        assert_string_equal(options.instance_name, good[i]);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(eplb_options_set(&options, "instance_name", bad[i], by_flag, NULL), EPLB_INVALID);
+    EXPECT_REFUSED(eplb_options_set(&options, "instance_name", "a/b", by_flag, &error), EPLB_INVALID,
+                   RULE_OF_INSTANCES "\"a/b\" (flag)");
+    EXPECT_REFUSED(eplb_options_set_int(&options, "instance_name", 7, by_file, &error), EPLB_INVALID,
+                   RULE_OF_INSTANCES "7 (file conf.json)");
+    assert_string_equal(options.instance_name, "12345678901234567890123456789012");
+    options.instance_name[32] = '3';
+    EXPECT_REFUSED(eplb_options_check(&options, 8, 0, &error), EPLB_INVALID,
+                   RULE_OF_INSTANCES "the text \"123456789012345678901234567890123\" (flag)");
+}
+
+/* The table cannot ask those who make the names, as it is below them. */
+static void instance_names_are_what_shared_memory_takes(void **state)
+{
+    (void)state;
+    char word[42];
+    for (int letter = 1; letter < 256; letter++) {
+        snprintf(word, sizeof word, "a%cz", letter);
+        if (eplb_is_word(word) != (eplb_instance_name_check(word, NULL) == EPLB_OK))
+            fail_msg("the two judge letter %d differently", letter);
+    }
+    for (size_t length = 0; length < sizeof word; length++) {
+        memset(word, 'w', sizeof word);
+        word[length] = '\0';
+        if (eplb_is_word(word) != (eplb_instance_name_check(word, NULL) == EPLB_OK))
+            fail_msg("the two judge %zu letters differently", length);
+    }
+}
+
 static void unknown_and_reserved_names_are_refused(void **state)
 {
     (void)state;
@@ -325,9 +382,9 @@ static void unknown_and_reserved_names_are_refused(void **state)
         "option process_group is reserved (transport between the ranks) and not built yet; leave it "
         "out (file conf.json)");
     EXPECT_REFUSED(
-        eplb_options_refuse("instance_name", "null", by_file, &error), EPLB_UNSUPPORTED,
-        "option instance_name is reserved (keeps runs on one machine apart) and not built yet; leave "
-        "it out (file conf.json)");
+        eplb_options_refuse("memory_limit", "null", by_file, &error), EPLB_UNSUPPORTED,
+        "option memory_limit is reserved (bound of a rank's memory plan) and not built yet; leave it out "
+        "(file conf.json)");
     struct eplb_options untouched = defaults();
     assert_memory_equal(&options.sources, &untouched.sources, sizeof options.sources);
 }
@@ -358,7 +415,6 @@ static void every_plus_name_is_reserved(void **state)
                                         "enable_graph",
                                         "max_graph_batch",
                                         "enable_schedule_overlap",
-                                        "instance_name",
                                         "memory_limit"};
     struct eplb_options options = defaults();
     assert_int_equal(sizeof names / sizeof names[0], EPLB_NUM_OPTIONS - EPLB_NUM_BUILT_OPTIONS);
@@ -512,7 +568,7 @@ static void the_line_at_start_has_every_value_and_source(void **state)
                         "eplb_min_peak_load_improvement=0.05 (default) | eplb_policy_kind=a/b (flag) | "
                         "eplb_use_decode_only_load=false (default) | eplb_prepare_timeout_seconds=30 "
                         "(default) | expert_parallel_degree=0 (default) | enable_fused_mc2=-1 (default) | "
-                        "ep_size=1 (default)");
+                        "ep_size=1 (default) | instance_name=eplb (default)");
     eplb_options_log(&options, NULL);
 }
 
@@ -533,6 +589,8 @@ int main(void)
         cmocka_unit_test(json_values_have_the_type_of_the_option),
         cmocka_unit_test(json_reals_are_checked_like_texts),
         cmocka_unit_test(names_fit_their_buffer),
+        cmocka_unit_test(instance_names_are_words),
+        cmocka_unit_test(instance_names_are_what_shared_memory_takes),
         cmocka_unit_test(unknown_and_reserved_names_are_refused),
         cmocka_unit_test(every_plus_name_is_reserved),
         cmocka_unit_test(a_long_value_is_cut_in_the_sentence),

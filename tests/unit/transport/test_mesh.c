@@ -112,14 +112,15 @@ static void what_is_shared_lies_here(void **state)
     struct eplb_arena arena;
     eplb_arena_init(&arena, NULL, 0);
     eplb_mesh_take(&arena, &limits, &waker);
-    assert_int_equal(arena.used, 192 + 64 + 3 * 64 + 15 * 64 + 9 * (320 + 1024 + 256));
+    assert_int_equal(arena.used, 128 + 64 + 64 + 3 * 64 + 15 * 64 + 9 * (320 + 1024 + 256));
     unsigned char *start = eplb_arena_block(arena.used);
     assert_non_null(start);
     eplb_arena_init(&arena, start, arena.used);
     struct eplb_mesh mesh = eplb_mesh_take(&arena, &limits, &waker);
     assert_false(arena.overflow);
     assert_int_equal(offset_of(mesh.head, start), 0);
-    assert_int_equal(offset_of(mesh.votes, start), 192);
+    assert_int_equal(offset_of(mesh.votes, start), 128);
+    assert_int_equal(offset_of(mesh.deaths, start), 192);
     assert_int_equal(offset_of(mesh.members, start), 256);
     assert_int_equal(offset_of(eplb_mesh_want(&mesh, 0, 0), start), 448);
     assert_int_equal(offset_of(eplb_mesh_want(&mesh, 2, 4), start), 448 + 14 * 64);
@@ -151,9 +152,11 @@ static void views_say_who_they_are(void **state)
 
 /* ---- bells ---- */
 
+enum { MOST_BEDS = 130 };
+
 struct beds {
     int slept;
-    int woken[2];
+    int woken[MOST_BEDS];
 };
 
 static void count_sleep(void *context, int32_t rank, const _Atomic uint32_t *bell, uint32_t heard,
@@ -170,6 +173,18 @@ static void count_wake(void *context, int32_t rank, _Atomic uint32_t *bell)
 {
     (void)bell;
     ((struct beds *)context)->woken[rank]++;
+}
+
+static bool see_it_ring(void *context, const _Atomic uint32_t *bell, uint32_t heard, int64_t deadline)
+{
+    (void)context, (void)bell, (void)heard;
+    assert_int_equal(deadline, 77);
+    return true;
+}
+
+static bool see_nothing(void *context, const _Atomic uint32_t *bell, uint32_t heard, int64_t deadline)
+{
+    return !see_it_ring(context, bell, heard, deadline);
 }
 
 /* A ring costs no call when nobody sleeps, and nobody sleeps when it has rung since. */
@@ -202,13 +217,50 @@ static void only_sleepers_are_woken(void **state)
     assert_int_equal(beds.woken[0], 0);
     assert_int_equal(beds.woken[1], 2);
 
-    assert_int_equal(eplb_mesh_deaths(&mesh), 0);
-    eplb_mesh_bury(&mesh, 0);
-    eplb_mesh_bury(&mesh, 0);
-    assert_int_equal(eplb_mesh_deaths(&mesh), 1);
-    assert_true(eplb_mesh_is_dead(&mesh, 0));
-    assert_false(eplb_mesh_is_dead(&mesh, 1));
+    /* Nor when a short look is enough. */
+    mesh.waker.spin = see_it_ring;
+    eplb_mesh_sleep(&mesh, 1, eplb_mesh_hear(&mesh, 1), 77);
+    assert_int_equal(beds.slept, 1);
+    assert_int_equal(atomic_load(&mesh.members[1].sleepers), 1);
+    mesh.waker.spin = see_nothing;
+    eplb_mesh_sleep(&mesh, 1, eplb_mesh_hear(&mesh, 1), 77);
+    assert_int_equal(beds.slept, 2);
+    eplb_arena_free(block);
+}
+
+/* ---- deaths ---- */
+
+static void the_dead_are_marked_whatever_stood_there(void **state)
+{
+    (void)state;
+    struct beds beds = {0};
+    const struct eplb_mesh_limits limits = {130, 1, 256, 256};
+    const struct eplb_waker waker = {.context = &beds, .sleep = count_sleep, .wake = count_wake};
+    struct eplb_arena arena;
+    eplb_arena_init(&arena, NULL, 0);
+    eplb_mesh_take(&arena, &limits, &waker);
+    void *block = eplb_arena_block(arena.used);
+    eplb_arena_init(&arena, block, arena.used);
+    struct eplb_mesh mesh = eplb_mesh_take(&arena, &limits, &waker);
+    atomic_store(&mesh.members[1].sleepers, 1);
+
+    assert_int_equal(eplb_mesh_first_dead(&mesh), EPLB_NO_RANK);
+    /* Of ranks that are none. */
+    atomic_store(&mesh.deaths[2], UINT64_MAX << 2);
+    assert_int_equal(eplb_mesh_first_dead(&mesh), EPLB_NO_RANK);
+    eplb_mesh_bury(&mesh, 129);
+    assert_int_equal(eplb_mesh_first_dead(&mesh), 129);
+    eplb_mesh_bury(&mesh, 64);
+    assert_int_equal(eplb_mesh_first_dead(&mesh), 64);
+    for (int32_t rank = 0; rank < limits.num_ranks; rank++)
+        assert_int_equal(eplb_mesh_is_dead(&mesh, rank), rank == 64 || rank == 129);
+    assert_int_equal(beds.woken[1], 2);
+
+    /* Marked before by somebody who told nobody. */
+    atomic_store(&mesh.deaths[0], 4);
+    eplb_mesh_bury(&mesh, 2);
     assert_int_equal(beds.woken[1], 3);
+    assert_int_equal(eplb_mesh_first_dead(&mesh), 2);
     eplb_arena_free(block);
 }
 
@@ -222,6 +274,7 @@ int main(void)
         cmocka_unit_test(what_is_shared_lies_here),
         cmocka_unit_test(views_say_who_they_are),
         cmocka_unit_test(only_sleepers_are_woken),
+        cmocka_unit_test(the_dead_are_marked_whatever_stood_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
