@@ -29,10 +29,10 @@ struct orders {
 };
 
 struct watched {
-    struct eplb_process process;    /* the thread's */
-    struct eplb_process_end end;    /* the thread's: while has_ended */
-    bool has_ended;                 /* the thread's: reaped, and not yet fed to the core */
-    struct eplb_rank_report report; /* under the lock */
+    struct eplb_process process;  /* the thread's */
+    struct eplb_process_end end;  /* the thread's: while has_ended */
+    bool has_ended;               /* the thread's: reaped, and not yet fed to the core */
+    struct eplb_rank_life report; /* under the lock */
 };
 
 struct eplb_supervisor {
@@ -98,7 +98,7 @@ static void feed(struct eplb_supervisor *supervisor, const struct eplb_superviso
     if (num_to_tell == 0)
         return;
     for (int32_t i = 0; i < num_to_tell; i++) {
-        struct eplb_rank_report report = eplb_supervisor_report(supervisor, supervisor->to_tell[i]);
+        struct eplb_rank_life report = eplb_supervisor_report(supervisor, supervisor->to_tell[i]);
         supervisor->params.ended(supervisor->params.context, &report);
     }
     eplb_mutex_lock(&supervisor->lock);
@@ -271,7 +271,7 @@ static enum eplb_status start_processes(struct eplb_supervisor *supervisor,
             end_processes(supervisor, i);
             EPLB_FAIL(status, "rank %d: %s", i, reason.text);
         }
-        rank->report = (struct eplb_rank_report){.rank = i, .pid = rank->process.pid};
+        rank->report = (struct eplb_rank_life){.rank = i, .pid = rank->process.pid};
     }
     return EPLB_OK;
 }
@@ -331,11 +331,11 @@ free_block:
 
 /* ------------------------------------------------------------------------------------ reading */
 
-struct eplb_rank_report eplb_supervisor_report(struct eplb_supervisor *supervisor, int32_t rank)
+struct eplb_rank_life eplb_supervisor_report(struct eplb_supervisor *supervisor, int32_t rank)
 {
     EPLB_ASSERT(rank >= 0 && rank < supervisor->params.num_ranks);
     eplb_mutex_lock(&supervisor->lock);
-    struct eplb_rank_report report = supervisor->ranks[rank].report;
+    struct eplb_rank_life report = supervisor->ranks[rank].report;
     eplb_mutex_unlock(&supervisor->lock);
     return report;
 }
@@ -354,7 +354,7 @@ static void write_seconds(int64_t ns, char text[32])
     snprintf(text, 32, "%" PRId64 ".%d s", ns / SECOND_NS, (int)(ns % SECOND_NS / (SECOND_NS / 10)));
 }
 
-void eplb_rank_report_text(const struct eplb_rank_report *report, char text[EPLB_RANK_REPORT_TEXT])
+void eplb_rank_life_text(const struct eplb_rank_life *report, char text[EPLB_RANK_LIFE_TEXT])
 {
     char end[EPLB_PROCESS_END_TEXT] = "has not ended since it was killed";
     char silence[64] = "";
@@ -372,7 +372,7 @@ void eplb_rank_report_text(const struct eplb_rank_report *report, char text[EPLB
                                                             : "";
     if (report->fate == EPLB_RANK_RUNNING)
         snprintf(end, sizeof end, "runs");
-    snprintf(text, EPLB_RANK_REPORT_TEXT, "rank %d (pid %" PRId64 ") %s%s%s", report->rank, report->pid,
+    snprintf(text, EPLB_RANK_LIFE_TEXT, "rank %d (pid %" PRId64 ") %s%s%s", report->rank, report->pid,
              silence, link, as_meant ? "" : end);
 }
 
@@ -410,7 +410,7 @@ struct list {
     char text[320];
 };
 
-static void add(struct list *list, const struct eplb_rank_report *report)
+static void add(struct list *list, const struct eplb_rank_life *report)
 {
     size_t length = strlen(list->text);
     size_t room = sizeof list->text - length;

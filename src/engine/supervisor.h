@@ -18,7 +18,7 @@
 #include "eplb/status.h"
 #include "os/process.h"
 
-struct eplb_rank_report {
+struct eplb_rank_life {
     int32_t rank;
     int64_t pid;
     enum eplb_rank_fate fate;
@@ -39,7 +39,7 @@ struct eplb_supervisor_params {
      * Once per rank, when its process has ended and was reaped (or is stuck), in the order in which they
      * ended. From the supervisor's thread. May call the supervisor only for the report and the first lost.
      */
-    void (*ended)(void *context, const struct eplb_rank_report *report);
+    void (*ended)(void *context, const struct eplb_rank_life *report);
 };
 
 struct eplb_supervisor;
@@ -53,14 +53,14 @@ enum eplb_status eplb_supervisor_create(const struct eplb_supervisor_params *par
                                         struct eplb_supervisor **supervisor, struct eplb_error *error);
 
 /** What is known of a rank. Any thread. */
-struct eplb_rank_report eplb_supervisor_report(struct eplb_supervisor *supervisor, int32_t rank);
+struct eplb_rank_life eplb_supervisor_report(struct eplb_supervisor *supervisor, int32_t rank);
 
 /** The first rank that is gone without having been asked to; -1: none. Any thread. */
 int32_t eplb_supervisor_first_lost(struct eplb_supervisor *supervisor);
 
 /** "rank 3 (pid 4711) was killed by signal 9 (KILL)", "rank 3 (pid 4711) was silent for 30.0 s". */
-#define EPLB_RANK_REPORT_TEXT 160
-void eplb_rank_report_text(const struct eplb_rank_report *report, char text[EPLB_RANK_REPORT_TEXT]);
+#define EPLB_RANK_LIFE_TEXT 160
+void eplb_rank_life_text(const struct eplb_rank_life *report, char text[EPLB_RANK_LIFE_TEXT]);
 
 /**
  * Ends all processes that still run and reaps them: SIGTERM, then after grace_ns SIGKILL; with a grace of

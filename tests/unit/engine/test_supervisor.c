@@ -28,7 +28,7 @@ struct team {
     struct eplb_mutex lock; /* what follows */
     struct eplb_condition changed;
     struct eplb_supervisor *supervisor;
-    struct eplb_rank_report reports[BOARD_RANKS]; /* in the order in which they came */
+    struct eplb_rank_life reports[BOARD_RANKS]; /* in the order in which they came */
     int64_t reported_at[BOARD_RANKS];
     int32_t num_reports;
     bool held;    /* the supervisor's thread is kept in its next look */
@@ -50,11 +50,11 @@ static uint64_t beats(void *context, int32_t rank)
     return atomic_load_explicit(&team->board->beats[rank], memory_order_relaxed);
 }
 
-static void ended(void *context, const struct eplb_rank_report *report)
+static void ended(void *context, const struct eplb_rank_life *report)
 {
     struct team *team = context;
     eplb_mutex_lock(&team->lock);
-    struct eplb_rank_report known = eplb_supervisor_report(team->supervisor, report->rank);
+    struct eplb_rank_life known = eplb_supervisor_report(team->supervisor, report->rank);
     assert_int_equal(known.fate, report->fate);
     assert_true(team->num_reports < BOARD_RANKS);
     team->reported_at[team->num_reports] = board_now();
@@ -139,10 +139,10 @@ static pid_t pid_of(struct team *team, int32_t rank)
 
 static void assert_report(struct team *team, int32_t rank, const char *wanted)
 {
-    struct eplb_rank_report report = eplb_supervisor_report(team->supervisor, rank);
-    char text[EPLB_RANK_REPORT_TEXT];
-    char whole[EPLB_RANK_REPORT_TEXT];
-    eplb_rank_report_text(&report, text);
+    struct eplb_rank_life report = eplb_supervisor_report(team->supervisor, rank);
+    char text[EPLB_RANK_LIFE_TEXT];
+    char whole[EPLB_RANK_LIFE_TEXT];
+    eplb_rank_life_text(&report, text);
     snprintf(whole, sizeof whole, "rank %d (pid %d) %s", rank, pid_of(team, rank), wanted);
     assert_string_equal(text, whole);
 }
@@ -573,21 +573,21 @@ static void bad_parameters_are_refused(void **state)
 static void a_report_says_what_happened(void **state)
 {
     (void)state;
-    struct eplb_rank_report report = {
+    struct eplb_rank_life report = {
         .rank = 3, .pid = 4711, .fate = EPLB_RANK_WAS_SILENT, .silent_ns = 30 * SECOND};
-    char text[EPLB_RANK_REPORT_TEXT];
+    char text[EPLB_RANK_LIFE_TEXT];
     report.end.signal = SIGKILL;
-    eplb_rank_report_text(&report, text);
+    eplb_rank_life_text(&report, text);
     assert_string_equal(text, "rank 3 (pid 4711) was silent for 30.0 s");
     report.end = (struct eplb_process_end){.exit_code = 1};
-    eplb_rank_report_text(&report, text);
+    eplb_rank_life_text(&report, text);
     assert_string_equal(text, "rank 3 (pid 4711) was silent for 30.0 s and exited with code 1");
     report.stuck = true;
-    eplb_rank_report_text(&report, text);
+    eplb_rank_life_text(&report, text);
     assert_string_equal(text,
                         "rank 3 (pid 4711) was silent for 30.0 s and has not ended since it was killed");
     report.fate = EPLB_RANK_STOPPED;
-    eplb_rank_report_text(&report, text);
+    eplb_rank_life_text(&report, text);
     assert_string_equal(text, "rank 3 (pid 4711) was stopped and has not ended since it was killed");
 }
 
