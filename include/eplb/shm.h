@@ -47,7 +47,8 @@ struct eplb_shm;
 
 /**
  * Makes a group and its segment, in the engine's process. All memory is reserved now, nothing later.
- * A segment of the same name that a dead process has left is replaced.
+ * A segment of the same name that a dead process has left is replaced; one that was killed while it started
+ * a child may be held by that child for a moment, which is waited for.
  *
  * @param shm receives the group; free it with eplb_shm_destroy, which removes the segment
  * @return EPLB_OK; EPLB_INVALID with a sentence when a parameter is out of range; EPLB_IN_USE when a

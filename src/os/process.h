@@ -27,7 +27,8 @@ void eplb_process_identify(struct eplb_process_id *id);
 
 /**
  * Whether that process is seen alive from here: 1 alive, 0 gone (or its number was given away), -1
- * cannot be told (another namespace or boot). For messages; nothing may be decided by it.
+ * cannot be told (another namespace or boot). For messages, and for whether a short wait may pay; nothing
+ * may be decided by it.
  */
 int eplb_process_seen(const struct eplb_process_id *id);
 

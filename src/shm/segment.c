@@ -9,16 +9,21 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "eplb/clock.h"
 #include "shm/found.h"
 #include "shm/lock.h"
 #include "shm/name.h"
 #include "shm/reserve.h"
 
-enum { LINK_BYTES = 64 };
+/* How long a lock is waited for whose owner is gone. */
+#define ORPHAN_PATIENCE_NS (INT64_C(2) * 1000000000)
+
+enum { LINK_BYTES = 64, ORPHAN_PAUSE_NS = 1000000 };
 
 struct eplb_segment {
     char path[EPLB_SEGMENT_PATH];
@@ -78,8 +83,14 @@ static struct eplb_segment_header *header_of(const struct eplb_segment *segment)
 
 /* ---- whether the name can be had ---- */
 
+/* What was found under the name that is wanted. */
+struct claim {
+    bool is_dead;       /* nobody holds it */
+    bool owner_is_gone; /* somebody does, and not who made it */
+};
+
 static enum eplb_status refuse_live(const char *path, const struct eplb_segment_header *header,
-                                    struct eplb_error *error)
+                                    struct claim *claim, struct eplb_error *error)
 {
     char instance[EPLB_SEGMENT_WORD + 1];
     char part[EPLB_SEGMENT_WORD + 1];
@@ -88,6 +99,7 @@ static enum eplb_status refuse_live(const char *path, const struct eplb_segment_
     (void)eplb_segment_name_split(eplb_shm_base_name(path), instance, part);
     int seen = eplb_process_seen(&owner);
     const char *remark = "";
+    claim->owner_is_gone = seen == 0;
     if (seen == 0)
         remark = ", which has ended, but something else holds its lock";
     else if (seen < 0)
@@ -98,28 +110,40 @@ static enum eplb_status refuse_live(const char *path, const struct eplb_segment_
 }
 
 /* Under the lock, or to tell early what will be told under it. */
-static enum eplb_status check_name(const char *path, bool *is_dead, struct eplb_error *error)
+static enum eplb_status check_name(const char *path, struct claim *claim, struct eplb_error *error)
 {
     struct eplb_found found;
     EPLB_TRY(eplb_found_look(path, false, &found, error));
     eplb_found_close(&found);
-    *is_dead = found.state == EPLB_FOUND_DEAD;
+    *claim = (struct claim){.is_dead = found.state == EPLB_FOUND_DEAD};
     if (found.state == EPLB_FOUND_FOREIGN)
         EPLB_FAIL(EPLB_LAYOUT, "%s", found.why);
     if (found.state == EPLB_FOUND_LIVE)
-        return refuse_live(path, &found.header, error);
+        return refuse_live(path, &found.header, claim, error);
     return EPLB_OK;
 }
 
+/*
+ * A child that the owner was starting when it was killed (posix_spawn, popen: anything that begins with
+ * vfork) shares its memory, and with that its lock, until it runs a program of its own. So a lock whose
+ * owner is gone is waited for. Nothing is decided by that: the lock decides, then as now.
+ */
 static enum eplb_status check_name_early(const struct eplb_segment_name *name, const char *path,
                                          struct eplb_error *error)
 {
-    struct eplb_shm_lock lock;
-    bool is_dead;
-    EPLB_TRY(eplb_shm_lock_take(name->directory, &lock, error));
-    enum eplb_status status = check_name(path, &is_dead, error);
-    eplb_shm_lock_release(&lock);
-    return status;
+    const struct eplb_clock *clock = eplb_clock_system();
+    const struct timespec pause = {.tv_nsec = ORPHAN_PAUSE_NS};
+    int64_t deadline = clock->now(clock->context) + ORPHAN_PATIENCE_NS;
+    for (;;) {
+        struct eplb_shm_lock lock;
+        struct claim claim = {.is_dead = false};
+        EPLB_TRY(eplb_shm_lock_take(name->directory, &lock, error));
+        enum eplb_status status = check_name(path, &claim, error);
+        eplb_shm_lock_release(&lock);
+        if (!claim.owner_is_gone || clock->now(clock->context) >= deadline)
+            return status;
+        (void)nanosleep(&pause, NULL);
+    }
 }
 
 /* ---- building ---- */
@@ -236,12 +260,12 @@ static enum eplb_status give_name(const struct eplb_segment *segment, bool repla
 static enum eplb_status publish_locked(struct eplb_segment *segment, struct eplb_shm_lock *lock,
                                        uint64_t generation, struct eplb_error *error)
 {
-    bool is_dead;
-    EPLB_TRY(check_name(segment->path, &is_dead, error));
+    struct claim claim;
+    EPLB_TRY(check_name(segment->path, &claim, error));
     if (generation == 0)
         EPLB_TRY(eplb_shm_lock_next(lock, &generation, error));
     header_of(segment)->generation = generation;
-    EPLB_TRY(give_name(segment, is_dead, error));
+    EPLB_TRY(give_name(segment, claim.is_dead, error));
     segment->generation = generation;
     segment->is_published = true;
     return EPLB_OK;

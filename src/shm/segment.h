@@ -65,7 +65,8 @@ struct eplb_segment;
  * @param payload_bytes > 0; rounded up to EPLB_SEGMENT_ALIGN
  * @param segment       receives it; free it with eplb_segment_close
  * @return EPLB_OK; EPLB_IN_USE when a live owner has the name (owner's pid, and --instance_name, are in
- *         the sentence); EPLB_LAYOUT when something of another layout has it; EPLB_IO when the memory
+ *         the sentence; when the owner is gone and something else holds its lock, that is waited for
+ *         first, 2 s); EPLB_LAYOUT when something of another layout has it; EPLB_IO when the memory
  *         cannot be reserved (path, size and what is free are named) or the directory cannot be used;
  *         EPLB_NO_MEMORY
  */

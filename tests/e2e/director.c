@@ -173,16 +173,5 @@ void director_move(struct director *director, int32_t layer, const int32_t *tabl
 
 void director_check(const struct director *director)
 {
-    size_t layers = (size_t)director->shape.num_layers;
-    size_t slots = (size_t)director->shape.num_slots;
-    for (int32_t rank = 0; rank < director->shape.ep_size; rank++) {
-        if (team_is_dead(director->team, rank))
-            continue;
-        const struct eplb_executor *executor = team_executor(director->team, rank);
-        assert_memory_equal(eplb_executor_tables(executor), director->tables,
-                            layers * slots * sizeof *director->tables);
-        assert_memory_equal(eplb_executor_generations(executor), director->generations,
-                            layers * sizeof *director->generations);
-    }
-    team_check(director->team, director->tables);
+    team_check_all(director->team, director->tables, director->generations);
 }

@@ -460,6 +460,21 @@ void team_check(const struct team *team, const int32_t *tables)
             fail_msg("%s", error.text);
 }
 
+void team_check_all(const struct team *team, const int32_t *tables, const uint64_t *generations)
+{
+    const struct eplb_shape *shape = &team->params.shape;
+    size_t layers = (size_t)shape->num_layers;
+    size_t slots = (size_t)shape->num_slots;
+    for (int32_t rank = 0; rank < shape->ep_size; rank++) {
+        if (team_is_dead(team, rank))
+            continue;
+        const struct eplb_executor *executor = team->workers[rank].executor;
+        assert_memory_equal(eplb_executor_tables(executor), tables, layers * slots * sizeof *tables);
+        assert_memory_equal(eplb_executor_generations(executor), generations, layers * sizeof *generations);
+    }
+    team_check(team, tables);
+}
+
 /* ------------------------------------------------------------------------------------- forwards */
 
 int32_t team_in_flight(const struct team *team)

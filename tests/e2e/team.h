@@ -92,6 +92,9 @@ int32_t team_in_flight(const struct team *team);
 /** Fails the test unless every live rank's model is what the tables [num_layers][num_slots] say. */
 void team_check(const struct team *team, const int32_t *tables);
 
+/** The same, and unless every live rank runs these tables and generations [num_layers]. */
+void team_check_all(const struct team *team, const int32_t *tables, const uint64_t *generations);
+
 /** A hash over all commands that a rank has seen, and their number. Between forwards. */
 uint64_t team_commands_seen(const struct team *team, int32_t rank, uint64_t *count);
 
