@@ -25,15 +25,15 @@ extern "C" {
 
 /** Parameters of a group. Set by eplb_shm_params_init, then changed by the host. */
 struct eplb_shm_params {
-    size_t size;               /**< sizeof(struct eplb_shm_params). */
-    const char *instance_name; /**< Keeps groups on one machine apart: 1 to 32 letters, digits, '-' or '_';
-                                    default "eplb". */
-    const char *directory;     /**< Where the segment lies; default "/dev/shm". A tmpfs, else it is slow. */
-    int32_t num_ranks;         /**< 1 to 65536. No default. */
-    int32_t max_ops;           /**< Sends and receives of one rank that may be outstanding, 1 to 65536;
-                                    default 512. */
-    size_t transfer_ring_bytes;   /**< Buffer of each ordered pair of ranks for transfers: a power of two,
-                                       256 to 2^31; default 128 KiB. */
+    size_t size;                /**< sizeof(struct eplb_shm_params). */
+    const char *instance_name;  /**< Keeps groups on one machine apart: 1 to 32 letters, digits, '-' or '_';
+                                     default "eplb". */
+    const char *directory;      /**< Where the segment lies; default "/dev/shm". A tmpfs, else it is slow. */
+    int32_t num_ranks;          /**< 1 to 65536. No default. */
+    int32_t max_ops;            /**< Sends and receives of one rank that may be outstanding, 1 to 65536;
+                                     default 512. */
+    size_t transfer_ring_bytes; /**< Buffer of each ordered pair of ranks for transfers: a power of two,
+                                     256 to 2^31; default 128 KiB. */
     size_t collective_ring_bytes; /**< The same for collectives; default 16 KiB. */
     int64_t spin_ns; /**< How long a waiting thread looks before it sleeps; 0: not at all; default -1: a few
                           microseconds, or 0 where the ranks outnumber the processors. */
