@@ -10,6 +10,13 @@
  *
  * Whatever comes from the other side is copied out of shared memory and checked before it is
  * believed: a peer that writes nonsense is refused with a sentence, and harms nothing else.
+ *
+ * A channel does not notice by itself that the other process has ended: a wait for it goes on. So either
+ * whoever watches the processes calls eplb_channel_wake, or waits get deadlines, after which a worker asks
+ * eplb_channel_engine_lives, and an engine its own watch over the workers.
+ *
+ * In a forked child an end is of no use, and what it had mapped is not there: only eplb_channel_destroy is
+ * allowed, which then touches nothing but the child's own memory.
  */
 #ifndef EPLB_CHANNEL_H
 #define EPLB_CHANNEL_H
@@ -57,7 +64,7 @@ struct eplb_channel;
  *
  * @param channel receives the engine's end; free it with eplb_channel_destroy, which removes the segment
  * @return EPLB_OK; EPLB_INVALID with a sentence when a parameter is out of range; EPLB_IN_USE,
- *         EPLB_LAYOUT, EPLB_IO, EPLB_NO_MEMORY as eplb_shm_create
+ *         EPLB_LAYOUT, EPLB_IO, EPLB_RANK_SILENT, EPLB_NO_MEMORY as eplb_shm_create
  */
 EPLB_API enum eplb_status eplb_channel_create(const struct eplb_channel_params *params,
                                               struct eplb_channel **channel, struct eplb_error *error);
@@ -78,14 +85,18 @@ EPLB_API void eplb_channel_attach_params_init(struct eplb_channel_attach_params 
 /**
  * Takes the worker's end, in the worker's process. Sizes and shape come from the segment, checked.
  *
- * @return EPLB_OK; EPLB_INVALID when there is no such channel or its sizes make no sense; EPLB_INCONSISTENT
- *         when it is of another generation; EPLB_REFUSED when its maker is dead or the end was taken
- *         before (by whom is named); EPLB_LAYOUT; EPLB_IO; EPLB_NO_MEMORY
+ * @return EPLB_OK; EPLB_INVALID when a parameter is out of range or there is no such channel;
+ *         EPLB_INCONSISTENT when it is of another generation; EPLB_REFUSED when its maker is dead or the end
+ * was taken before (by whom is named); EPLB_LAYOUT also when its head is damaged: its sizes make no sense, or
+ * it is for another rank; EPLB_IO; EPLB_RANK_SILENT as eplb_shm_create; EPLB_NO_MEMORY
  */
 EPLB_API enum eplb_status eplb_channel_attach(const struct eplb_channel_attach_params *params,
                                               struct eplb_channel **channel, struct eplb_error *error);
 
-/** Gives an end up; the engine's removes the segment. No thread is in it any more. NULL is allowed. */
+/**
+ * Gives an end up; the engine's removes the segment, for which it waits for the generation lock as
+ * eplb_shm_destroy does: at most 5 s, and once. No thread is in it any more. NULL is allowed.
+ */
 EPLB_API void eplb_channel_destroy(struct eplb_channel *channel);
 
 /** The generation of the segment. */
@@ -122,7 +133,8 @@ struct eplb_channel_reply {
 
 /**
  * Takes the reply to the oldest forward under way. Waits until it is there, until the deadline, or
- * until eplb_channel_wake.
+ * until eplb_channel_wake. Of the worker's death it learns nothing: with a deadline of INT64_MAX it waits for
+ * ever unless whoever watches the workers calls eplb_channel_wake.
  *
  * @param deadline nanoseconds on eplb_clock_system(); 0: does not wait; INT64_MAX: none
  * @param reply    written when a reply came and makes sense
@@ -151,7 +163,9 @@ struct eplb_channel_request {
 };
 
 /**
- * Takes the next forward. Waits as eplb_channel_collect. Up to EPLB_CHANNEL_DEPTH may be open.
+ * Takes the next forward. Waits as eplb_channel_collect. Up to EPLB_CHANNEL_DEPTH may be open. Of the
+ * engine's death it learns nothing: give it deadlines, and ask eplb_channel_engine_lives when nothing
+ * arrived, or have another thread watch the engine and call eplb_channel_wake.
  *
  * @param request written when arrived is 1
  * @param arrived receives 1 when a forward was taken, else 0
@@ -185,7 +199,7 @@ EPLB_API uint64_t eplb_channel_beats(const struct eplb_channel *channel);
 
 /**
  * Ends a wait of this end's and of the other end's, once each, with nothing arrived. Who does not wait now
- * is told when it next would; several wakes until then are one. Any thread.
+ * is told when it next would; several wakes until then are one. Any thread; async-signal-safe.
  */
 EPLB_API void eplb_channel_wake(struct eplb_channel *channel);
 

@@ -47,13 +47,14 @@ struct eplb_shm;
 
 /**
  * Makes a group and its segment, in the engine's process. All memory is reserved now, nothing later.
- * A segment of the same name that a dead process has left is replaced; one that was killed while it started
- * a child may be held by that child for a moment, which is waited for.
+ * A segment of the same name that a dead process has left is removed first; one that was killed while it
+ * started a child may be held by that child for a moment, which is waited for.
  *
  * @param shm receives the group; free it with eplb_shm_destroy, which removes the segment
  * @return EPLB_OK; EPLB_INVALID with a sentence when a parameter is out of range; EPLB_IN_USE when a
  *         living process has a group of that name; EPLB_LAYOUT when the name is something else's;
- *         EPLB_IO when there is not enough shared memory; EPLB_NO_MEMORY
+ *         EPLB_IO when there is not enough shared memory; EPLB_RANK_SILENT when a stopped process does not
+ *         let go of the generation lock for 5 s (it is named); EPLB_NO_MEMORY
  */
 EPLB_API enum eplb_status eplb_shm_create(const struct eplb_shm_params *params, struct eplb_shm **shm,
                                           struct eplb_error *error);
@@ -79,7 +80,8 @@ EPLB_API void eplb_shm_attach_params_init(struct eplb_shm_attach_params *params)
  *
  * @return EPLB_OK; EPLB_INVALID with a sentence when there is no such group or rank; EPLB_INCONSISTENT
  *         when the group is of another generation; EPLB_REFUSED when its maker is dead, or the place was
- *         taken before (by whom is named); EPLB_LAYOUT; EPLB_IO; EPLB_NO_MEMORY
+ *         taken before (by whom is named); EPLB_LAYOUT; EPLB_IO; EPLB_RANK_SILENT as eplb_shm_create;
+ *         EPLB_NO_MEMORY
  */
 EPLB_API enum eplb_status eplb_shm_attach(const struct eplb_shm_attach_params *params, struct eplb_shm **shm,
                                           struct eplb_error *error);
@@ -89,7 +91,14 @@ EPLB_API const struct eplb_group *eplb_shm_group(const struct eplb_shm *shm);
 
 /**
  * Gives a hold up: unmaps, and removes the name when this process made the group. No thread uses the
- * view any more. NULL is allowed. In a forked child a hold is of no use, not even for this.
+ * view any more. NULL is allowed.
+ *
+ * Removing the name waits at most 5 s for the generation lock, when a stopped process holds it: the name then
+ * stays, and the next group of that name replaces it. A process that has waited in vain once does not wait
+ * again when it gives up others, until one gets the lock.
+ *
+ * In a forked child a hold is of no use, and what it had mapped is not there; only this call is allowed,
+ * which then touches nothing but the child's own memory.
  */
 EPLB_API void eplb_shm_destroy(struct eplb_shm *shm);
 

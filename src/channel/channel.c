@@ -10,12 +10,20 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "channel/end.h"
+#include "shm/name.h"
 #include "shm/segment.h"
 
 static enum eplb_status check_size(const char *name, size_t size, size_t expected, struct eplb_error *error)
 {
     if (size != expected)
         EPLB_FAIL(EPLB_INVALID, "%s.size is %zu; this library's is %zu", name, size, expected);
+    return EPLB_OK;
+}
+
+static enum eplb_status check_name(const char *params, const char *instance_name, struct eplb_error *error)
+{
+    if (instance_name == NULL)
+        EPLB_FAIL(EPLB_INVALID, "%s.instance_name is NULL; a name is wanted", params);
     return EPLB_OK;
 }
 
@@ -48,6 +56,7 @@ static enum eplb_status check_params(const struct eplb_channel_params *params,
                                      struct eplb_channel_limits *limits, struct eplb_error *error)
 {
     EPLB_TRY(check_size("eplb_channel_params", params->size, sizeof *params, error));
+    EPLB_TRY(check_name("eplb_channel_params", params->instance_name, error));
     EPLB_TRY(check_spin(params->spin_ns, error));
     *limits = (struct eplb_channel_limits){.shape = params->shape,
                                            .ep_rank = params->ep_rank,
@@ -106,12 +115,30 @@ static enum eplb_status check_attach_params(const struct eplb_channel_attach_par
                                             struct eplb_error *error)
 {
     EPLB_TRY(check_size("eplb_channel_attach_params", params->size, sizeof *params, error));
+    EPLB_TRY(check_name("eplb_channel_attach_params", params->instance_name, error));
     EPLB_TRY(check_spin(params->spin_ns, error));
     if (params->ep_rank < 0 || params->ep_rank >= EPLB_MAX_RANKS)
         EPLB_FAIL(EPLB_INVALID, "a channel's ep_rank is %d; allowed is 0 to %d", params->ep_rank,
                   EPLB_MAX_RANKS - 1);
     if (params->generation == 0)
         EPLB_FAIL(EPLB_INVALID, "a channel's generation is 0; it is that of its maker, 1 or more");
+    return EPLB_OK;
+}
+
+/** Says how to remove the segment, too, where its head is damaged. */
+static enum eplb_status take_end(const struct eplb_segment *segment,
+                                 const struct eplb_channel_attach_params *params,
+                                 struct eplb_channel **channel, struct eplb_error *error)
+{
+    struct eplb_error reason;
+    enum eplb_status status =
+        eplb_channel_open_worker(eplb_segment_payload(segment), eplb_segment_payload_bytes(segment),
+                                 (uint64_t)getpid(), params->ep_rank, params->spin_ns, channel, &reason);
+    if (status == EPLB_LAYOUT)
+        EPLB_FAIL(status, "%s" EPLB_SHM_REMOVE, reason.text,
+                  eplb_shm_removal(eplb_segment_path_of(segment)).text);
+    if (status != EPLB_OK)
+        EPLB_FAIL(status, "%s", reason.text);
     return EPLB_OK;
 }
 
@@ -125,9 +152,7 @@ enum eplb_status eplb_channel_attach(const struct eplb_channel_attach_params *pa
     struct eplb_segment *segment;
     EPLB_TRY(eplb_segment_open(&name, EPLB_SEGMENT_CHANNEL, params->generation, 0, &segment, error));
     struct eplb_channel *attached;
-    enum eplb_status status =
-        eplb_channel_open_worker(eplb_segment_payload(segment), eplb_segment_payload_bytes(segment),
-                                 (uint64_t)getpid(), params->ep_rank, params->spin_ns, &attached, error);
+    enum eplb_status status = take_end(segment, params, &attached, error);
     if (status != EPLB_OK) {
         eplb_segment_close(segment);
         return status;

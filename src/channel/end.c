@@ -103,7 +103,9 @@ enum eplb_status eplb_channel_open_worker(void *memory, size_t bytes, uint64_t p
     struct eplb_channel_limits limits;
     EPLB_TRY(eplb_channel_facts_read(memory, bytes, &limits, error));
     if (limits.ep_rank != ep_rank)
-        EPLB_FAIL(EPLB_INVALID, "a channel for rank %d says that it is for rank %d", ep_rank, limits.ep_rank);
+        EPLB_FAIL(EPLB_LAYOUT,
+                  "the head of a channel is damaged: a channel for rank %d says that it is for rank %d",
+                  ep_rank, limits.ep_rank);
     struct eplb_channel *made;
     EPLB_TRY(make_end(memory, &limits, EPLB_CHANNEL_WORKER, &made, error));
     made->spin_ns = eplb_channel_spin(spin_ns, &limits.shape);
@@ -162,6 +164,7 @@ uint64_t eplb_channel_await(struct eplb_channel *channel, const _Atomic uint64_t
 {
     const struct eplb_clock *clock = eplb_clock_system();
     struct eplb_bell *bell = &seat_of(channel, channel->side)->bell;
+    int64_t spin_ns = channel->spin_ns; /* what is left of it: one wait spins once */
     for (;;) {
         uint32_t heard = eplb_bell_hear(bell);
         /* Acquire: pairs with the release in eplb_channel_announce; what was counted is there. */
@@ -172,7 +175,9 @@ uint64_t eplb_channel_await(struct eplb_channel *channel, const _Atomic uint64_t
         if (now >= deadline)
             return count;
         int64_t until = deadline - now < PATIENCE_NS ? deadline : now + PATIENCE_NS;
-        eplb_bell_sleep(bell, heard, channel->spin_ns, until);
+        eplb_bell_sleep(bell, heard, spin_ns, until);
+        if (spin_ns > 0)
+            spin_ns -= clock->now(clock->context) - now;
     }
 }
 

@@ -67,7 +67,7 @@ enum eplb_status eplb_channel_open_engine(void *memory, const struct eplb_channe
  * @param pid     > 0: who takes it
  * @param ep_rank that the channel must be for
  * @param spin_ns >= 0, or -1 for what suits the channel's number of ranks
- * @return EPLB_OK; EPLB_INVALID when the head makes no sense or is for another rank; EPLB_REFUSED when the
+ * @return EPLB_OK; EPLB_LAYOUT when the head makes no sense or is for another rank; EPLB_REFUSED when the
  *         end was taken before; EPLB_NO_MEMORY. Only success takes the end
  */
 enum eplb_status eplb_channel_open_worker(void *memory, size_t bytes, uint64_t pid, int32_t ep_rank,

@@ -111,8 +111,8 @@ static enum eplb_status limits_of(const struct eplb_channel_facts *facts, struct
     return eplb_channel_limits_check(limits, error);
 }
 
-enum eplb_status eplb_channel_facts_read(const void *memory, size_t bytes, struct eplb_channel_limits *limits,
-                                         struct eplb_error *error)
+static enum eplb_status read_facts(const void *memory, size_t bytes, struct eplb_channel_limits *limits,
+                                   struct eplb_error *error)
 {
     if (bytes < sizeof(struct eplb_channel_head))
         EPLB_FAIL(EPLB_INVALID, "a channel of %zu bytes; its head alone has %zu", bytes,
@@ -127,5 +127,14 @@ enum eplb_status eplb_channel_facts_read(const void *memory, size_t bytes, struc
     if (needed > bytes || bytes - needed >= EPLB_SEGMENT_ALIGN)
         EPLB_FAIL(EPLB_INVALID, "a channel of %zu bytes; what its head says would need %zu", bytes, needed);
     *limits = found;
+    return EPLB_OK;
+}
+
+enum eplb_status eplb_channel_facts_read(const void *memory, size_t bytes, struct eplb_channel_limits *limits,
+                                         struct eplb_error *error)
+{
+    struct eplb_error wrong;
+    if (read_facts(memory, bytes, limits, &wrong) != EPLB_OK)
+        EPLB_FAIL(EPLB_LAYOUT, "the head of a channel is damaged: %s", wrong.text);
     return EPLB_OK;
 }

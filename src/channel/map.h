@@ -58,7 +58,7 @@ void eplb_channel_facts_write(struct eplb_channel_facts *facts, const struct epl
  *
  * @param memory cache-line aligned; whatever it holds
  * @param bytes  its size, which may be rounded up by less than EPLB_SEGMENT_ALIGN
- * @return EPLB_OK; EPLB_INVALID with the value and what is allowed
+ * @return EPLB_OK; EPLB_LAYOUT with the value and what is allowed
  */
 enum eplb_status eplb_channel_facts_read(const void *memory, size_t bytes, struct eplb_channel_limits *limits,
                                          struct eplb_error *error);

@@ -277,6 +277,8 @@ static enum eplb_status remove_dead(const struct found *found, size_t *removed, 
         if (info->state == EPLB_SEGMENT_DEAD)
             EPLB_TRY(eplb_segment_remove_dead(info->path, &gone, error));
         if (!gone) {
+            /* What was removed first, also where both go to one file. */
+            fflush(stdout);
             say_left(info);
             continue;
         }
@@ -294,6 +296,7 @@ static enum eplb_status clean(const struct eplb_config *config, struct eplb_erro
     size_t removed = 0;
     enum eplb_status status = remove_dead(&found, &removed, error);
     free(found.infos);
+    fflush(stdout);
     EPLB_TRY(status);
     if (removed == 0)
         say_nothing_there(config, "dead segment");

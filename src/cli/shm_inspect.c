@@ -190,7 +190,7 @@ static enum eplb_status report_path(const char *path, const char *lock_path, str
     const char *lock_name = eplb_shm_base_name(lock_path);
     if (is_lock(path, lock_path)) {
         report_lock(report, path, lock_name);
-        return EPLB_OK;
+        return eplb_shm_lock_check(path, error);
     }
     struct eplb_peek peek;
     struct eplb_segment_info *info = malloc(sizeof *info);

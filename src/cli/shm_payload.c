@@ -18,7 +18,8 @@ static enum eplb_status read_start(const struct eplb_segment_info *info, const s
 {
     if (size > info->header.payload_bytes || !eplb_peek_read(peek, EPLB_SEGMENT_ALIGN, bytes, size))
         EPLB_FAIL(EPLB_LAYOUT, "%s has a payload of %" PRIu64 " bytes, expected at least %zu" EPLB_SHM_REMOVE,
-                  eplb_shm_base_name(info->path), info->header.payload_bytes, size, info->path);
+                  eplb_shm_base_name(info->path), info->header.payload_bytes, size,
+                  eplb_shm_removal(info->path).text);
     return EPLB_OK;
 }
 
@@ -200,8 +201,7 @@ enum eplb_status eplb_shm_report_channel(struct eplb_report *report, const struc
     struct eplb_error wrong;
     EPLB_TRY(read_start(info, peek, &head, sizeof head, error));
     if (eplb_channel_facts_read(&head, info->header.payload_bytes, &limits, &wrong) != EPLB_OK)
-        EPLB_FAIL(EPLB_LAYOUT, "the head of a channel is damaged: %s" EPLB_SHM_REMOVE, wrong.text,
-                  info->path);
+        EPLB_FAIL(EPLB_LAYOUT, "%s" EPLB_SHM_REMOVE, wrong.text, eplb_shm_removal(info->path).text);
     report_channel(report, &head, &limits);
     return EPLB_OK;
 }

@@ -181,11 +181,13 @@ static void await_news(struct eplb_supervisor *supervisor)
     int64_t deadline = eplb_supervisor_core_due(supervisor->core);
     if (eplb_supervisor_core_watches(supervisor->core) && supervisor->look_at < deadline)
         deadline = supervisor->look_at;
+    size_t count = 0;
     for (int32_t i = 0; i < ranks; i++)
-        supervisor->polls[i] =
-            (struct pollfd){.fd = supervisor->ranks[i].process.descriptor, .events = POLLIN};
-    supervisor->polls[ranks] = (struct pollfd){.fd = supervisor->wake, .events = POLLIN};
-    eplb_wake_await(supervisor->polls, (size_t)ranks + 1, deadline);
+        if (supervisor->ranks[i].process.descriptor >= 0)
+            supervisor->polls[count++] =
+                (struct pollfd){.fd = supervisor->ranks[i].process.descriptor, .events = POLLIN};
+    supervisor->polls[count++] = (struct pollfd){.fd = supervisor->wake, .events = POLLIN};
+    eplb_wake_await(supervisor->polls, count, deadline);
 }
 
 static void supervise(void *argument)

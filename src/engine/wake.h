@@ -24,7 +24,8 @@ void eplb_wake_clear(int descriptor);
 
 /**
  * Sleeps until one of the descriptors is ready, or until `deadline` (eplb_clock_system(), INT64_MAX:
- * none). Wakes without cause too; revents are 0 then.
+ * none). Wakes without cause too; revents are 0 then. Where the process may open fewer descriptors than these
+ * (RLIMIT_NOFILE was lowered), it looks at them a hundred times a second.
  */
 void eplb_wake_await(struct pollfd *polls, size_t count, int64_t deadline);
 

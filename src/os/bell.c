@@ -2,6 +2,7 @@
 /* Copyright The eplb authors */
 #include "os/bell.h"
 
+#include "eplb/clock.h"
 #include "os/futex.h"
 
 void eplb_bell_ring(struct eplb_bell *bell)
@@ -20,9 +21,18 @@ uint32_t eplb_bell_hear(const struct eplb_bell *bell)
     return atomic_load_explicit(&bell->rings, memory_order_acquire);
 }
 
+static int64_t at_most_until(int64_t spin_ns, int64_t deadline)
+{
+    if (spin_ns <= 0)
+        return 0;
+    const struct eplb_clock *clock = eplb_clock_system();
+    int64_t left = deadline - clock->now(clock->context);
+    return spin_ns < left ? spin_ns : left;
+}
+
 void eplb_bell_sleep(struct eplb_bell *bell, uint32_t heard, int64_t spin_ns, int64_t deadline)
 {
-    if (eplb_spin(&bell->rings, heard, spin_ns))
+    if (eplb_spin(&bell->rings, heard, at_most_until(spin_ns, deadline)))
         return;
     /* The other half of what eplb_bell_ring argues. A sleeper that is killed here leaves the count raised:
      * that costs later ringers a system call, and nobody a wake-up. */

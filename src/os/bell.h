@@ -24,8 +24,8 @@ void eplb_bell_ring(struct eplb_bell *bell);
 uint32_t eplb_bell_hear(const struct eplb_bell *bell);
 
 /**
- * Spins up to spin_ns, then sleeps, until the bell has been rung since it was `heard`, or until the
- * deadline (eplb_clock_system(), INT64_MAX: none). May return without cause.
+ * Spins up to spin_ns, not beyond the deadline, then sleeps, until the bell has been rung since it was
+ * `heard`, or until the deadline (eplb_clock_system(), INT64_MAX: none). May return without cause.
  */
 void eplb_bell_sleep(struct eplb_bell *bell, uint32_t heard, int64_t spin_ns, int64_t deadline);
 

@@ -23,6 +23,7 @@
 
 enum {
     NS_PER_SECOND = 1000000000,
+    NAP_NS = 10000000,     /* between looks where the system takes no wait */
     PROC_TEXT = 1024,      /* of /proc/PID/stat, with room to spare */
     STATE_FIELD = 3,       /* of the same */
     START_TIME_FIELD = 22, /* of the same */
@@ -272,7 +273,11 @@ bool eplb_process_wait(struct eplb_process *process, int64_t deadline, struct ep
             return false;
         struct timespec time = {.tv_sec = (time_t)(left / NS_PER_SECOND),
                                 .tv_nsec = (long)(left % NS_PER_SECOND)};
-        (void)ppoll(&watched, 1, &time, NULL);
+        /* Not even one descriptor may be waited for where the limit was lowered to none. */
+        if (ppoll(&watched, 1, &time, NULL) < 0 && errno == EINVAL) {
+            const struct timespec nap = {.tv_nsec = NAP_NS};
+            (void)ppoll(NULL, 0, &nap, NULL);
+        }
     }
     return false;
 }

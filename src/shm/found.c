@@ -13,6 +13,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "shm/name.h"
+#include "shm/nameless.h"
 
 const char *eplb_segment_kind_text(uint32_t kind)
 {
@@ -54,18 +55,22 @@ static enum eplb_status judge_payload(const char *path, const struct eplb_found 
     const char *name = eplb_shm_base_name(path);
     unsigned long long payload = header->payload_bytes;
     unsigned long long room = found->file_bytes - EPLB_SEGMENT_ALIGN;
-    if (payload != room || payload == 0)
+    if (payload != room)
         EPLB_FAIL(EPLB_LAYOUT,
                   "%s has a payload of %llu bytes by its header, expected %llu by its size" EPLB_SHM_REMOVE,
-                  name, payload, room, path);
+                  name, payload, room, eplb_shm_removal(path).text);
+    if (payload == 0)
+        EPLB_FAIL(EPLB_LAYOUT, "%s has no payload, expected one of at least %d bytes" EPLB_SHM_REMOVE, name,
+                  EPLB_SEGMENT_ALIGN, eplb_shm_removal(path).text);
     if (payload % EPLB_SEGMENT_ALIGN != 0)
         EPLB_FAIL(EPLB_LAYOUT, "%s has a payload of %llu bytes, expected a multiple of %d" EPLB_SHM_REMOVE,
-                  name, payload, EPLB_SEGMENT_ALIGN, path);
+                  name, payload, EPLB_SEGMENT_ALIGN, eplb_shm_removal(path).text);
     if (eplb_segment_kind_text(header->kind) == NULL)
         EPLB_FAIL(EPLB_LAYOUT, "%s has a payload of kind %u, expected %d or %d" EPLB_SHM_REMOVE, name,
-                  header->kind, EPLB_SEGMENT_GROUP, EPLB_SEGMENT_CHANNEL, path);
+                  header->kind, EPLB_SEGMENT_GROUP, EPLB_SEGMENT_CHANNEL, eplb_shm_removal(path).text);
     if (header->generation == 0)
-        EPLB_FAIL(EPLB_LAYOUT, "%s has generation 0, expected 1 or more" EPLB_SHM_REMOVE, name, path);
+        EPLB_FAIL(EPLB_LAYOUT, "%s has generation 0, expected 1 or more" EPLB_SHM_REMOVE, name,
+                  eplb_shm_removal(path).text);
     return EPLB_OK;
 }
 
@@ -78,22 +83,23 @@ static enum eplb_status judge(const char *path, size_t length, const struct eplb
     bool has_version = length >= offsetof(struct eplb_segment_header, kind);
     if (length == 0)
         EPLB_FAIL(EPLB_LAYOUT, "%s is empty, expected a segment of layout version %d" EPLB_SHM_REMOVE, name,
-                  EPLB_SEGMENT_VERSION, path);
+                  EPLB_SEGMENT_VERSION, eplb_shm_removal(path).text);
     /* Before the length: the header of another version may be shorter. */
     if (has_version && header->magic == EPLB_SEGMENT_MAGIC && header->version != EPLB_SEGMENT_VERSION)
         EPLB_FAIL(
             EPLB_LAYOUT,
             "%s is of layout version %u, expected %d: an eplb of another version made it" EPLB_SHM_REMOVE,
-            name, header->version, EPLB_SEGMENT_VERSION, path);
+            name, header->version, EPLB_SEGMENT_VERSION, eplb_shm_removal(path).text);
     if (length < sizeof *header)
         EPLB_FAIL(EPLB_LAYOUT, "%s has %zu bytes, expected at least the %zu of a header" EPLB_SHM_REMOVE,
-                  name, length, sizeof *header, path);
+                  name, length, sizeof *header, eplb_shm_removal(path).text);
     if (is_all_zero(header))
         EPLB_FAIL(EPLB_LAYOUT, "%s has a header of zeros, expected magic %016llx" EPLB_SHM_REMOVE, name,
-                  (unsigned long long)EPLB_SEGMENT_MAGIC, path);
+                  (unsigned long long)EPLB_SEGMENT_MAGIC, eplb_shm_removal(path).text);
     if (header->magic != EPLB_SEGMENT_MAGIC)
         EPLB_FAIL(EPLB_LAYOUT, "%s has magic %016llx, expected %016llx" EPLB_SHM_REMOVE, name,
-                  (unsigned long long)header->magic, (unsigned long long)EPLB_SEGMENT_MAGIC, path);
+                  (unsigned long long)header->magic, (unsigned long long)EPLB_SEGMENT_MAGIC,
+                  eplb_shm_removal(path).text);
     return judge_payload(path, found, error);
 }
 
@@ -145,7 +151,7 @@ static enum eplb_status look_behind(int handle, const char *path, bool is_writab
                                     struct eplb_error *error)
 {
     struct stat info;
-    char link[64];
+    char link[EPLB_DESCRIPTOR_PATH];
     if (fstat(handle, &info) != 0)
         return cannot_read(path, error);
     struct eplb_error reason;
@@ -153,16 +159,17 @@ static enum eplb_status look_behind(int handle, const char *path, bool is_writab
         refuse(found, &reason);
         return EPLB_OK;
     }
-    snprintf(link, sizeof link, "/proc/self/fd/%d", handle);
+    eplb_descriptor_path(handle, link);
     found->descriptor = open(link, (is_writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
     if (found->descriptor < 0 && errno == EACCES) {
         (void)eplb_fail(&reason, EPLB_LAYOUT, "%s has mode %04o, expected 0600" EPLB_SHM_REMOVE,
-                        eplb_shm_base_name(path), info.st_mode & 07777U, path);
+                        eplb_shm_base_name(path), info.st_mode & 07777U, eplb_shm_removal(path).text);
         refuse(found, &reason);
         return EPLB_OK;
     }
     if (found->descriptor < 0)
-        return cannot_read(path, error);
+        EPLB_FAIL(EPLB_IO, "shared memory cannot be read through %s: %s%s: %s", link, strerror(errno),
+                  eplb_descriptor_hint(errno), path);
     enum eplb_status status = look_at_file(path, found, error);
     if (status != EPLB_OK)
         eplb_found_close(found);

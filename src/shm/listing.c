@@ -146,6 +146,19 @@ enum eplb_status eplb_segment_list(const char *directory, struct eplb_segment_in
     return EPLB_OK;
 }
 
+uint64_t eplb_segment_dead_bytes(const char *directory)
+{
+    struct eplb_segment_info *infos;
+    size_t count;
+    uint64_t bytes = 0;
+    if (eplb_segment_list(directory, &infos, &count, NULL) != EPLB_OK)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += infos[i].state == EPLB_SEGMENT_DEAD ? infos[i].file_bytes : 0;
+    free(infos);
+    return bytes;
+}
+
 /* ---- cleaning up ---- */
 
 static enum eplb_status remove_locked(const char *path, bool *removed, struct eplb_error *error)
@@ -170,12 +183,7 @@ enum eplb_status eplb_segment_remove_dead(const char *path, bool *removed, struc
         *removed = false;
         return EPLB_OK;
     }
-    if (name == path)
-        snprintf(directory, sizeof directory, ".");
-    else if (name == path + 1)
-        snprintf(directory, sizeof directory, "/");
-    else
-        snprintf(directory, sizeof directory, "%.*s", (int)(name - path) - 1, path);
+    eplb_shm_directory_of(path, directory);
     EPLB_TRY(eplb_shm_lock_take(directory, &lock, error));
     enum eplb_status status = remove_locked(path, removed, error);
     eplb_shm_lock_release(&lock);

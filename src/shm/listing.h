@@ -45,6 +45,9 @@ enum eplb_status eplb_segment_look(const char *path, struct eplb_segment_info *i
 enum eplb_status eplb_segment_list(const char *directory, struct eplb_segment_info **infos, size_t *count,
                                    struct eplb_error *error);
 
+/** Bytes that the user's dead segments hold; 0 also when they cannot be listed. Changes nothing. */
+uint64_t eplb_segment_dead_bytes(const char *directory);
+
 /**
  * Unlinks the segment if it is still of this layout and dead, under the generation lock.
  *

@@ -29,7 +29,7 @@ struct eplb_lock_record {
     uint64_t magic;
     uint64_t version;    /* EPLB_SEGMENT_VERSION */
     uint64_t generation; /* the last one given out */
-    uint64_t holder_pid; /* who took the lock last: for the message */
+    uint64_t holder_pid; /* who holds the lock: for the message; 0: nobody, or who has not signed */
     uint64_t reserved[4];
 };
 
@@ -43,6 +43,9 @@ struct eplb_shm_lock {
 
 /**
  * Takes the lock; makes the file if there is none. Threads of one process exclude each other too.
+ *
+ * The holder signs with its pid if it can: a full file system, on which an empty file cannot be written,
+ * keeps nobody from looking and removing. Only eplb_shm_lock_next must write.
  *
  * @param directory NULL: EPLB_SHM_DIRECTORY
  * @return EPLB_OK; EPLB_RANK_SILENT with the holder's pid when it does not let go within
@@ -61,6 +64,11 @@ enum eplb_status eplb_shm_lock_take_within(const char *directory, int64_t patien
 enum eplb_status eplb_shm_lock_next(struct eplb_shm_lock *lock, uint64_t *generation,
                                     struct eplb_error *error);
 
+/** Takes the signature back and lets go. */
 void eplb_shm_lock_release(struct eplb_shm_lock *lock);
+
+/** Whether the file at the lock's path is as eplb_shm_lock_take wants it, without taking it: EPLB_OK, or what
+ * it would say. Changes nothing. */
+enum eplb_status eplb_shm_lock_check(const char *path, struct eplb_error *error);
 
 #endif

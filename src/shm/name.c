@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/utf8.h"
 
 #define WORD_RULE "1 to 32 letters, digits, '-' or '_'"
 
@@ -69,6 +70,17 @@ const char *eplb_shm_base_name(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
+void eplb_shm_directory_of(const char *path, char directory[EPLB_SEGMENT_PATH])
+{
+    const char *name = eplb_shm_base_name(path);
+    if (name == path)
+        snprintf(directory, EPLB_SEGMENT_PATH, ".");
+    else if (name == path + 1)
+        snprintf(directory, EPLB_SEGMENT_PATH, "/");
+    else
+        snprintf(directory, EPLB_SEGMENT_PATH, "%.*s", (int)(name - path) - 1, path);
+}
+
 /* What follows "eplb.<uid>."; NULL when the name does not begin so. */
 static const char *after_user(const char *base_name)
 {
@@ -121,10 +133,112 @@ enum eplb_status eplb_shm_check_own_file(const struct stat *info, const char *pa
 {
     const char *name = eplb_shm_base_name(path);
     if (!S_ISREG(info->st_mode))
-        EPLB_FAIL(EPLB_LAYOUT, "%s is %s, expected a regular file; once nothing uses it: %s %s", name,
-                  type_text(info->st_mode), S_ISDIR(info->st_mode) ? "rm -r" : "rm", path);
+        EPLB_FAIL(EPLB_LAYOUT, "%s is %s, expected a regular file" EPLB_SHM_REMOVE, name,
+                  type_text(info->st_mode), eplb_shm_removal(path).text);
     if (info->st_uid != geteuid())
         EPLB_FAIL(EPLB_LAYOUT, "%s belongs to user %u, expected user %u, whose name it bears" EPLB_SHM_REMOVE,
-                  name, info->st_uid, geteuid(), path);
+                  name, info->st_uid, geteuid(), eplb_shm_removal(path).text);
     return EPLB_OK;
+}
+
+/* ---- how to remove it ---- */
+
+/* What the sentence says before the command, but for the name, is not longer. */
+enum { WORDS_BEFORE = 160 };
+
+/* Letters that no shell takes for anything else. */
+static const char plain_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
+
+/* A command that is being written; what does not fit makes it useless. */
+struct command {
+    char *text;
+    size_t length;
+    size_t room; /* with the terminating zero */
+    bool is_whole;
+};
+
+static void put(struct command *command, const char *text, size_t length)
+{
+    command->is_whole = command->is_whole && length < command->room - command->length;
+    if (!command->is_whole)
+        return;
+    memcpy(command->text + command->length, text, length);
+    command->length += length;
+    command->text[command->length] = '\0';
+}
+
+static void put_text(struct command *command, const char *text)
+{
+    put(command, text, strlen(text));
+}
+
+/* As one word of a shell, and never as an option. */
+static void put_word(struct command *command, const char *word)
+{
+    bool quoted = word[strspn(word, plain_letters)] != '\0';
+    if (quoted)
+        put_text(command, "'");
+    if (word[0] == '-')
+        put_text(command, "./");
+    while (*word != '\0') {
+        size_t length = eplb_utf8_printable(word);
+        if (*word == '\'')
+            put_text(command, "'\\''");
+        else
+            put(command, word, length);
+        command->is_whole = command->is_whole && length > 0;
+        word += length > 0 ? length : 1;
+    }
+    if (quoted)
+        put_text(command, "'");
+}
+
+static bool remove_by_path(struct command *command, const char *path, bool is_directory)
+{
+    put_text(command, is_directory ? "rm -r " : "rm ");
+    put_word(command, path);
+    return command->is_whole;
+}
+
+/* Without a directory where that cannot be told either. */
+static bool remove_by_inode(struct command *command, const char *directory, const struct stat *info)
+{
+    char number[32];
+    snprintf(number, sizeof number, "%llu", (unsigned long long)info->st_ino);
+    put_text(command, "find ");
+    put_word(command, directory == NULL ? "." : directory);
+    put_text(command, " -xdev -maxdepth 1 -inum ");
+    put_text(command, number);
+    put_text(command, S_ISDIR(info->st_mode) ? " -exec rm -r {} +" : " -delete");
+    if (directory == NULL)
+        put_text(command, " (in its directory)");
+    return command->is_whole;
+}
+
+static struct command begin(struct eplb_shm_removal *removal, size_t room)
+{
+    return (struct command){.text = removal->text, .room = room, .is_whole = true};
+}
+
+struct eplb_shm_removal eplb_shm_removal(const char *path)
+{
+    struct eplb_shm_removal removal = {.text = ""};
+    struct stat info = {.st_ino = 0};
+    char directory[EPLB_SEGMENT_PATH];
+    const char *name = eplb_shm_base_name(path);
+    size_t taken = WORDS_BEFORE + strlen(name);
+    size_t room = taken < sizeof removal.text ? sizeof removal.text - taken : 1;
+    bool is_there = lstat(path, &info) == 0;
+    struct command command = begin(&removal, room);
+    if (remove_by_path(&command, path, is_there && S_ISDIR(info.st_mode)))
+        return removal;
+    if (!is_there)
+        return (struct eplb_shm_removal){.text = "remove it by hand"};
+    eplb_shm_directory_of(path, directory);
+    command = begin(&removal, room);
+    if (remove_by_inode(&command, directory, &info))
+        return removal;
+    command = begin(&removal, sizeof removal.text);
+    (void)remove_by_inode(&command, NULL, &info);
+    return removal;
 }

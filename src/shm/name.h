@@ -25,6 +25,9 @@ enum eplb_status eplb_shm_lock_path(const char *directory, char path[EPLB_SEGMEN
 /** What follows the last '/'. */
 const char *eplb_shm_base_name(const char *path);
 
+/** The directory of a path that fits EPLB_SEGMENT_PATH. */
+void eplb_shm_directory_of(const char *path, char directory[EPLB_SEGMENT_PATH]);
+
 /** Whether the file name is one of this user's (eplb.<uid>.) and not the lock's. */
 bool eplb_shm_is_ours(const char *base_name);
 
@@ -38,7 +41,18 @@ bool eplb_segment_name_split(const char *base_name, char instance[EPLB_SEGMENT_W
  */
 enum eplb_status eplb_shm_check_own_file(const struct stat *info, const char *path, struct eplb_error *error);
 
-/** The end of every sentence about what stands in the way; takes the path. It is last, as it may be long. */
-#define EPLB_SHM_REMOVE "; once nothing uses it: rm %s"
+/** The end of every sentence about what stands in the way; takes eplb_shm_removal(path).text. */
+#define EPLB_SHM_REMOVE "; once nothing uses it: %s"
+
+struct eplb_shm_removal {
+    char text[EPLB_ERROR_TEXT];
+};
+
+/**
+ * The command that removes what has the path, whole, to be pasted into a shell: `rm PATH`, quoted where the
+ * shell would read something else in it, with -r for a directory. A path that cannot be shown, or would
+ * not fit the sentence, is told by its inode: `find DIRECTORY -xdev -maxdepth 1 -inum N -delete`.
+ */
+struct eplb_shm_removal eplb_shm_removal(const char *path);
 
 #endif

@@ -7,9 +7,9 @@
 #include <limits.h>
 #include <linux/magic.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -61,6 +61,13 @@ static uint64_t memory_available(void)
     return memory == 0 ? UINT64_MAX : memory + line_bytes(text, "SwapFree:");
 }
 
+uint64_t eplb_shm_file_limit(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX
+                                                                                   : limit.rlim_cur;
+}
+
 /* ---- refusing ---- */
 
 static enum eplb_status refuse(size_t bytes, uint64_t left, const char *reason, const char *path,
@@ -97,6 +104,12 @@ static int reserve_in_steps(int descriptor, size_t bytes)
 
 enum eplb_status eplb_shm_reserve(int descriptor, size_t bytes, const char *path, struct eplb_error *error)
 {
+    uint64_t most = eplb_shm_file_limit();
+    if (bytes > most)
+        EPLB_FAIL(EPLB_IO,
+                  "shared memory of %zu bytes cannot be reserved, files of this process may have %llu "
+                  "(RLIMIT_FSIZE): %s",
+                  bytes, (unsigned long long)most, path);
     uint64_t left = bytes_free(descriptor);
     if (bytes > left)
         return refuse(bytes, left, strerror(ENOSPC), path, error);

@@ -7,6 +7,7 @@
 #define SHM_RESERVE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "eplb/status.h"
 
@@ -19,9 +20,14 @@
  * kernel then kills whom it likes.
  *
  * @param path for the sentence
- * @return EPLB_OK; EPLB_IO with the bytes wanted and free, and the file is empty again
+ * @return EPLB_OK; EPLB_IO with the bytes wanted and free, or with the process's limit of a file's size when
+ *         that is less, and the file is empty again
  */
 enum eplb_status eplb_shm_reserve(int descriptor, size_t bytes, const char *path, struct eplb_error *error);
+
+/** The process's limit of a file's size (RLIMIT_FSIZE), which ends who passes it (SIGXFSZ); UINT64_MAX: none.
+ */
+uint64_t eplb_shm_file_limit(void);
 
 /** EPLB_IO when the machine has not so much memory available. Reserves nothing. */
 enum eplb_status eplb_shm_check_memory(size_t bytes, const char *path, struct eplb_error *error);

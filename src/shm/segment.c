@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,15 +16,20 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "eplb/clock.h"
+#include "os/fork.h"
 #include "shm/found.h"
+#include "shm/listing.h"
 #include "shm/lock.h"
 #include "shm/name.h"
+#include "shm/nameless.h"
 #include "shm/reserve.h"
 
 /* How long a lock is waited for whose owner is gone. */
 #define ORPHAN_PATIENCE_NS (INT64_C(2) * 1000000000)
 
-enum { LINK_BYTES = 64, ORPHAN_PAUSE_NS = 1000000 };
+enum { ORPHAN_PAUSE_NS = 1000000 };
+
+static const char shared_memory[] = "shared memory";
 
 struct eplb_segment {
     char path[EPLB_SEGMENT_PATH];
@@ -123,7 +129,18 @@ static enum eplb_status check_name(const char *path, struct claim *claim, struct
     return EPLB_OK;
 }
 
+/* A dead one's name and memory, of whatever options: its owner's lock is free, so nobody loses anything. */
+static enum eplb_status remove_dead(const char *path, struct eplb_error *error)
+{
+    if (unlink(path) != 0 && errno != ENOENT)
+        EPLB_FAIL(EPLB_IO, "a dead process's shared memory cannot be removed: %s: %s", strerror(errno), path);
+    return EPLB_OK;
+}
+
 /*
+ * A dead one is removed before the new one is reserved, so that a run which starts again needs the memory
+ * once.
+ *
  * A child that the owner was starting when it was killed (posix_spawn, popen: anything that begins with
  * vfork) shares its memory, and with that its lock, until it runs a program of its own. So a lock whose
  * owner is gone is waited for. Nothing is decided by that: the lock decides, then as now.
@@ -139,6 +156,8 @@ static enum eplb_status check_name_early(const struct eplb_segment_name *name, c
         struct claim claim = {.is_dead = false};
         EPLB_TRY(eplb_shm_lock_take(name->directory, &lock, error));
         enum eplb_status status = check_name(path, &claim, error);
+        if (claim.is_dead)
+            status = remove_dead(path, error);
         eplb_shm_lock_release(&lock);
         if (!claim.owner_is_gone || clock->now(clock->context) >= deadline)
             return status;
@@ -151,40 +170,54 @@ static enum eplb_status check_name_early(const struct eplb_segment_name *name, c
 static enum eplb_status open_nameless(struct eplb_segment *segment, struct eplb_error *error)
 {
     struct stat info;
-    int fd = open(segment->directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL))
-        EPLB_FAIL(EPLB_IO, "the file system has no files without a name (O_TMPFILE), a tmpfs has: %s",
-                  segment->directory);
-    if (fd < 0)
-        EPLB_FAIL(EPLB_IO, "shared memory cannot be made: %s: %s", strerror(errno), segment->path);
-    segment->descriptor = fd;
-    if (fstat(fd, &info) != 0)
+    EPLB_TRY(
+        eplb_nameless_open(segment->directory, shared_memory, segment->path, &segment->descriptor, error));
+    if (fstat(segment->descriptor, &info) != 0)
         EPLB_FAIL(EPLB_IO, "shared memory cannot be made: %s: %s", strerror(errno), segment->path);
     segment->device = info.st_dev;
     segment->inode = info.st_ino;
     return EPLB_OK;
 }
 
-/*
- * The lock belongs to a description that only the mapping keeps: no descriptor that a forked child would
- * inherit holds it, but for the moment in here.
- */
-static enum eplb_status hold(struct eplb_segment *segment, struct eplb_error *error)
+static enum eplb_status reserve(const struct eplb_segment *segment, struct eplb_error *error)
 {
-    char link[LINK_BYTES];
+    struct eplb_error lack;
+    if (eplb_shm_reserve(segment->descriptor, segment->bytes, segment->path, &lack) == EPLB_OK)
+        return EPLB_OK;
+    uint64_t dead = eplb_segment_dead_bytes(segment->directory);
+    if (dead > 0)
+        EPLB_FAIL(lack.status, "%s; dead segments hold %llu bytes, which eplb shm clean removes", lack.text,
+                  (unsigned long long)dead);
+    EPLB_FAIL(lack.status, "%s", lack.text);
+}
+
+/* The lock belongs to a description that in the end only the mapping keeps. */
+static enum eplb_status map_and_lock(struct eplb_segment *segment, struct eplb_error *error)
+{
+    char link[EPLB_DESCRIPTOR_PATH];
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    snprintf(link, sizeof link, "/proc/self/fd/%d", segment->descriptor);
-    int fd = open(link, O_RDWR | O_CLOEXEC);
+    int fd = open(eplb_descriptor_path(segment->descriptor, link), O_RDWR | O_CLOEXEC);
     if (fd < 0)
-        EPLB_FAIL(EPLB_IO, "shared memory cannot be opened through %s: %s: %s", link, strerror(errno),
-                  segment->path);
-    enum eplb_status status;
-    if (fcntl(fd, F_OFD_SETLK, &whole) == 0)
-        status = map(segment, fd, error);
-    else
+        EPLB_FAIL(EPLB_IO, "shared memory cannot be opened through %s: %s%s: %s", link, strerror(errno),
+                  eplb_descriptor_hint(errno), segment->path);
+    enum eplb_status status = map(segment, fd, error);
+    if (status == EPLB_OK && fcntl(fd, F_OFD_SETLK, &whole) != 0)
         status = eplb_fail(error, EPLB_IO, "shared memory cannot be locked: %s: %s", strerror(errno),
                            segment->path);
     close(fd);
+    return status;
+}
+
+/*
+ * A child that was forked before the mapping is out of its reach, or the descriptor closed, would hold the
+ * lock on for as long as it lives. So nobody forks meanwhile.
+ */
+static enum eplb_status hold(struct eplb_segment *segment, struct eplb_error *error)
+{
+    struct eplb_fork_pause pause;
+    EPLB_TRY(eplb_fork_hold_off(&pause, error));
+    enum eplb_status status = map_and_lock(segment, error);
+    eplb_fork_let_go(&pause);
     return status;
 }
 
@@ -230,7 +263,7 @@ enum eplb_status eplb_segment_build(const struct eplb_segment_name *name, enum e
     made->bytes = EPLB_SEGMENT_ALIGN + rounded;
     enum eplb_status status = open_nameless(made, error);
     if (status == EPLB_OK)
-        status = eplb_shm_reserve(made->descriptor, made->bytes, path, error);
+        status = reserve(made, error);
     if (status == EPLB_OK)
         status = hold(made, error);
     if (status != EPLB_OK) {
@@ -247,13 +280,13 @@ enum eplb_status eplb_segment_build(const struct eplb_segment_name *name, enum e
 static enum eplb_status give_name(const struct eplb_segment *segment, bool replaces_dead,
                                   struct eplb_error *error)
 {
-    char link[LINK_BYTES];
-    if (replaces_dead && unlink(segment->path) != 0 && errno != ENOENT)
-        EPLB_FAIL(EPLB_IO, "a dead process's shared memory cannot be removed: %s: %s", strerror(errno),
-                  segment->path);
-    snprintf(link, sizeof link, "/proc/self/fd/%d", segment->descriptor);
-    if (linkat(AT_FDCWD, link, AT_FDCWD, segment->path, AT_SYMLINK_FOLLOW) != 0)
-        EPLB_FAIL(EPLB_IO, "shared memory cannot be given its name: %s: %s", strerror(errno), segment->path);
+    bool taken;
+    if (replaces_dead)
+        EPLB_TRY(remove_dead(segment->path, error));
+    EPLB_TRY(eplb_nameless_link(segment->descriptor, shared_memory, segment->path, &taken, error));
+    /* Not by anybody who heeds the lock. */
+    if (taken)
+        EPLB_FAIL(EPLB_IO, "shared memory cannot be given its name: %s: %s", strerror(EEXIST), segment->path);
     return EPLB_OK;
 }
 
@@ -305,11 +338,13 @@ static enum eplb_status check_found(const char *path, const struct eplb_found *f
         EPLB_FAIL(EPLB_LAYOUT, "%s", found->why);
     if (header->kind != wanted->kind)
         EPLB_FAIL(EPLB_LAYOUT, "%s holds a %s, expected a %s" EPLB_SHM_REMOVE, name,
-                  eplb_segment_kind_text(header->kind), eplb_segment_kind_text(wanted->kind), path);
+                  eplb_segment_kind_text(header->kind), eplb_segment_kind_text(wanted->kind),
+                  eplb_shm_removal(path).text);
     if (wanted->payload_bytes != 0 && header->payload_bytes != wanted->payload_bytes)
         EPLB_FAIL(EPLB_LAYOUT,
                   "%s has a payload of %llu bytes, expected %zu: it is of other options" EPLB_SHM_REMOVE,
-                  name, (unsigned long long)header->payload_bytes, wanted->payload_bytes, path);
+                  name, (unsigned long long)header->payload_bytes, wanted->payload_bytes,
+                  eplb_shm_removal(path).text);
     if (wanted->generation != 0 && header->generation != wanted->generation)
         EPLB_FAIL(EPLB_INCONSISTENT, "shared memory is of generation %llu, expected %llu: another run's: %s",
                   (unsigned long long)header->generation, (unsigned long long)wanted->generation, path);
@@ -406,12 +441,29 @@ bool eplb_segment_owner_lives(const struct eplb_segment *segment)
 
 /* ---- giving up ---- */
 
+/*
+ * Whether the last wait for the lock of any close was in vain. Its holder is stopped then, and a process that
+ * closes many segments would wait for it as often.
+ */
+static _Atomic bool waited_in_vain;
+
+static enum eplb_status take_lock_to_close(const char *directory, struct eplb_shm_lock *lock)
+{
+    /* Relaxed, all: it decides only how long to wait. */
+    bool vain = atomic_load_explicit(&waited_in_vain, memory_order_relaxed);
+    enum eplb_status status =
+        eplb_shm_lock_take_within(directory, vain ? 0 : EPLB_LOCK_PATIENCE_NS, lock, NULL);
+    if (status == EPLB_OK || status == EPLB_RANK_SILENT)
+        atomic_store_explicit(&waited_in_vain, status != EPLB_OK, memory_order_relaxed);
+    return status;
+}
+
 /* A name that stays, because the lock cannot be had, is a dead segment's, which the next run replaces. */
 static void take_name(const struct eplb_segment *segment)
 {
     struct eplb_shm_lock lock;
     struct stat named;
-    if (eplb_shm_lock_take(segment->directory, &lock, NULL) != EPLB_OK)
+    if (take_lock_to_close(segment->directory, &lock) != EPLB_OK)
         return;
     if (lstat(segment->path, &named) == 0 && named.st_dev == segment->device &&
         named.st_ino == segment->inode)

@@ -8,7 +8,8 @@
  * sees an unfinished one, and a maker that dies before leaves nothing.
  *
  * Its owner holds an open-file-description lock on it for as long as it maps it: alive means that the
- * lock is held. The mapping is kept out of forked children, which would hold the lock on.
+ * lock is held. The mapping is kept out of forked children, which would hold the lock on, and nobody forks
+ * while it is made (os/fork.h).
  *
  * Names are <directory>/eplb.<uid>.<instance>.<part>. Linking, opening and unlinking run under the
  * user's generation lock, the file eplb.<uid>.lock (see shm/lock.h).
@@ -16,7 +17,8 @@
  * Nothing that is found under a name is trusted: an opener checks file type, owner, size, magic,
  * version, kind and payload size before it maps anything. What is of another layout is refused,
  * whoever owns it, with what was found, what was expected and how to remove it; it is never resized,
- * cleared or unlinked here. One that is of this layout and whose owner is dead is replaced at publish.
+ * cleared or unlinked here. One that is of this layout and whose owner is dead is removed at build, before
+ * anything is reserved, or replaced at publish.
  */
 #ifndef SHM_SEGMENT_H
 #define SHM_SEGMENT_H
@@ -60,14 +62,16 @@ struct eplb_segment;
 /**
  * Builds a segment without a name, zeroed, mapped, reserved to the last byte, locked.
  *
- * The name is looked at first, so that a run which cannot have it is told before it reserves anything.
+ * The name is looked at first, so that a run which cannot have it is told before it reserves anything. What
+ * a dead owner has left under it is removed: a run that starts again needs its memory once.
  *
  * @param payload_bytes > 0; rounded up to EPLB_SEGMENT_ALIGN
  * @param segment       receives it; free it with eplb_segment_close
  * @return EPLB_OK; EPLB_IN_USE when a live owner has the name (owner's pid, and --instance_name, are in
  *         the sentence; when the owner is gone and something else holds its lock, that is waited for
  *         first, 2 s); EPLB_LAYOUT when something of another layout has it; EPLB_IO when the memory
- *         cannot be reserved (path, size and what is free are named) or the directory cannot be used;
+ *         cannot be reserved (path, size and what is free are named, and what this user's dead segments
+ *         hold) or the directory cannot be used;
  *         EPLB_NO_MEMORY
  */
 enum eplb_status eplb_segment_build(const struct eplb_segment_name *name, enum eplb_segment_kind kind,
@@ -108,8 +112,9 @@ bool eplb_segment_owner_lives(const struct eplb_segment *segment);
 
 /**
  * Unmaps and frees. The owner of a published one unlinks the name first, if it still is this
- * segment's; an opener never unlinks. Waits for the generation lock at most EPLB_LOCK_PATIENCE_NS; without it
- * the name stays, which the next run of this name replaces. In a forked child it frees what is the
+ * segment's; an opener never unlinks. Waits for the generation lock at most EPLB_LOCK_PATIENCE_NS, and after
+ * a wait in vain not at all until it was had again; without it the name stays, which the next run of this
+ * name replaces. In a forked child it frees what is the
  * child's and touches nothing else. NULL is allowed.
  */
 void eplb_segment_close(struct eplb_segment *segment);

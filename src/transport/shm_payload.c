@@ -89,7 +89,8 @@ enum eplb_status eplb_shm_payload_limits(const void *memory, size_t bytes, const
     uint64_t said = atomic_load_explicit(&head->bytes, memory_order_relaxed);
     struct eplb_error wrong;
     if (eplb_mesh_limits_check(&found, &wrong) != EPLB_OK)
-        EPLB_FAIL(EPLB_LAYOUT, "the head of a group is damaged: %s" EPLB_SHM_REMOVE, wrong.text, path);
+        EPLB_FAIL(EPLB_LAYOUT, "the head of a group is damaged: %s" EPLB_SHM_REMOVE, wrong.text,
+                  eplb_shm_removal(path).text);
     bool fits;
     size_t needed = measure(&found, &fits);
     if (!fits || said != needed || rounded(needed) != bytes)
@@ -97,7 +98,7 @@ enum eplb_status eplb_shm_payload_limits(const void *memory, size_t bytes, const
             EPLB_LAYOUT,
             "the head of a group is damaged: its %d ranks take %zu bytes, it says %llu, and the payload "
             "has %zu" EPLB_SHM_REMOVE,
-            found.num_ranks, needed, (unsigned long long)said, bytes, path);
+            found.num_ranks, needed, (unsigned long long)said, bytes, eplb_shm_removal(path).text);
     *limits = found;
     return EPLB_OK;
 }

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/place.h"
@@ -185,6 +186,33 @@ static void clean_removes_the_dead_alone(void **state)
     place_end(&place);
 }
 
+/* To one file they come in the order in which they were said. */
+static void clean_tells_in_order(void **state)
+{
+    (void)state;
+    struct place place;
+    char expected[MAX_TEXT];
+    char file[] = "clean_tells_in_order.txt";
+    place_begin(&place);
+    (void)place_leave_dead(&place, "blue");
+    place_write(&place, "strange", "x", 1);
+    FILE *both = fopen(file, "w");
+    assert_non_null(both);
+    const char *const arguments[] = {"shm", "clean", place.flag, NULL};
+    int status;
+    pid_t child = command_start(arguments, fileno(both), fileno(both), -1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    fclose(both);
+    snprintf(expected, sizeof expected, "%s\neplb: left: " STRANGE "eplb: removed 1 dead segment\n",
+             place_path(&place, "blue.group").text, geteuid(), place_path(&place, "strange").text);
+    char *told = command_read_file(file);
+    assert_string_equal(told, expected);
+    free(told);
+    assert_int_equal(unlink(file), 0);
+    place_end(&place);
+}
+
 static void the_list_as_json(void **state)
 {
     (void)state;
@@ -245,7 +273,7 @@ static void check_group_header(const json_t *root, const struct place *place)
     assert_string_equal(json_text_of(lock, "path"), place_path(place, "lock").text);
     assert_int_equal(json_number_of(lock, "version"), 2);
     assert_int_equal(json_number_of(lock, "generation"), 1);
-    assert_int_equal(json_number_of(lock, "holder_pid"), getpid());
+    assert_int_equal(json_number_of(lock, "holder_pid"), 0);
 }
 
 static void a_group_is_inspected(void **state)
@@ -428,6 +456,7 @@ int main(void)
         cmocka_unit_test(a_directory_that_may_not_be_read),
         cmocka_unit_test(ls_names_everything),
         cmocka_unit_test(clean_removes_the_dead_alone),
+        cmocka_unit_test(clean_tells_in_order),
         cmocka_unit_test(the_list_as_json),
         cmocka_unit_test(a_group_is_inspected),
         cmocka_unit_test(a_channel_is_inspected_and_not_disturbed),

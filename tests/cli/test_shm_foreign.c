@@ -219,6 +219,14 @@ static void a_foreign_lock_file_is_left(void **state)
     assert_int_equal(done.exit_code, 0);
     expect_line(done.output, "file_bytes 6");
     command_free(&done);
+    const char *const words[][4] = {{"inspect", "lock", NULL}, {"inspect", "lock", "--json", NULL}};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        place_run(&done, &place, words[i]);
+        assert_int_equal(done.exit_code, 6);
+        assert_string_equal(done.errors, errors);
+        assert_non_null(strstr(done.output, "file_bytes"));
+        command_free(&done);
+    }
     char *content = command_read_file(path.text);
     assert_string_equal(content, "locked");
     free(content);

@@ -3,6 +3,7 @@
 /* Channels over segments: making, taking, dying. */
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -15,7 +16,9 @@
 
 #include <cmocka.h>
 
+#include "eplb/clock.h"
 #include "os/bell.h"
+#include "os/process.h"
 #include "shm/layout.h"
 #include "support/allocations.h"
 #include "support/children.h"
@@ -212,6 +215,9 @@ static void spoil(struct eplb_channel_params *params, size_t how)
     case 6:
         params->setup = NULL;
         return;
+    case 7:
+        params->instance_name = NULL;
+        return;
     default:
         params->spin_ns = -2;
     }
@@ -228,6 +234,7 @@ static void wrong_parameters_are_refused(void **state)
         "a channel's ep_rank is 4; allowed is 0 to 3",
         "a channel's max_input_bytes is 18446744073709551615; allowed is 0 to 1099511627776",
         "a channel's setup is NULL, and its setup_bytes 26; then only 0 is allowed",
+        "eplb_channel_params.instance_name is NULL; a name is wanted",
         "a channel's spin_ns is -2; allowed is -1 (what suits) or more",
     };
     struct scene scene;
@@ -299,6 +306,8 @@ static void a_worker_that_does_not_belong_is_refused(void **state)
     scene.attach = right;
     scene.attach.instance_name = "other";
     refuse_attach(&scene, EPLB_INVALID, "other");
+    scene.attach.instance_name = NULL;
+    refuse_attach(&scene, EPLB_INVALID, "eplb_channel_attach_params.instance_name is NULL; a name is wanted");
     scene.attach = right;
     scene.attach.spin_ns = -2;
     refuse_attach(&scene, EPLB_INVALID, "a channel's spin_ns is -2; allowed is -1 (what suits) or more");
@@ -331,12 +340,75 @@ static void a_head_without_sense_is_refused(void **state)
         "a channel of 20480 bytes; what its head says would need 21824"};
     for (size_t i = 0; i < LENGTH(wrong); i++) {
         assert_int_equal(pwrite(file, &wrong[i], 8, EPLB_SEGMENT_ALIGN + 40), 8);
-        refuse_attach(&scene, EPLB_INVALID, texts[i]);
+        refuse_attach(&scene, EPLB_LAYOUT, texts[i]);
+        refuse_attach(&scene, EPLB_LAYOUT, "the head of a channel is damaged: ");
+        refuse_attach(&scene, EPLB_LAYOUT, "; once nothing uses it: rm /");
     }
     assert_int_equal(pwrite(file, &right, 8, EPLB_SEGMENT_ALIGN + 40), 8);
     attach(&scene);
     close(file);
     pass_forward(&scene, 1);
+    close_scene(&scene);
+}
+
+/* ---- waiting ---- */
+
+/* However long the spin, a wait ends at its deadline; and it spins once. */
+static void a_spin_is_no_longer_than_the_wait(void **state)
+{
+    (void)state;
+    enum { MS = 1000000 };
+    struct scene scene;
+    struct eplb_channel_request request;
+    const struct eplb_clock *clock = eplb_clock_system();
+    int arrived = 1;
+    open_scene(&scene);
+    create(&scene);
+    scene.attach.spin_ns = INT64_MAX;
+    attach(&scene);
+    int64_t begin = clock->now(clock->context);
+    assert_int_equal(eplb_channel_receive(scene.worker, begin + 10 * MS, &request, &arrived, NULL), EPLB_OK);
+    assert_int_equal(arrived, 0);
+    assert_true(clock->now(clock->context) - begin < 1000 * MS);
+    close_scene(&scene);
+
+    open_scene(&scene);
+    scene.params.spin_ns = 150 * MS;
+    create(&scene);
+    struct eplb_channel_reply reply;
+    begin = eplb_thread_cpu_time();
+    int64_t deadline = clock->now(clock->context) + 800 * MS;
+    assert_int_equal(eplb_channel_collect(scene.engine, deadline, &reply, &arrived, NULL), EPLB_OK);
+    assert_int_equal(arrived, 0);
+    assert_true(eplb_thread_cpu_time() - begin < 400 * MS);
+    close_scene(&scene);
+}
+
+static struct eplb_channel *to_wake;
+
+static void wake_in_handler(int number)
+{
+    (void)number;
+    eplb_channel_wake(to_wake);
+}
+
+static void a_handler_may_wake(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct eplb_channel_request request;
+    int arrived = 1;
+    open_scene(&scene);
+    create(&scene);
+    attach(&scene);
+    to_wake = scene.engine;
+    const struct sigaction action = {.sa_handler = wake_in_handler};
+    struct sigaction before;
+    assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
+    assert_int_equal(raise(SIGUSR1), 0);
+    assert_int_equal(eplb_channel_receive(scene.worker, INT64_MAX, &request, &arrived, NULL), EPLB_OK);
+    assert_int_equal(arrived, 0);
+    assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
     close_scene(&scene);
 }
 
@@ -548,6 +620,8 @@ int main(void)
         cmocka_unit_test(a_living_engine_keeps_its_name),
         cmocka_unit_test(a_worker_that_does_not_belong_is_refused),
         cmocka_unit_test(a_head_without_sense_is_refused),
+        cmocka_unit_test(a_spin_is_no_longer_than_the_wait),
+        cmocka_unit_test(a_handler_may_wake),
         cmocka_unit_test(the_end_of_the_engine_is_seen),
         cmocka_unit_test(a_channel_made_again_is_empty),
         cmocka_unit_test(a_lack_of_memory_leaves_nothing),

@@ -268,7 +268,7 @@ static void no_head_harms_who_attaches(void **state)
             assert_in_range(eplb_channel_map_bytes(&worker->limits), 1, scene.bytes);
             taken++;
         } else {
-            assert_true(status == EPLB_INVALID || status == EPLB_REFUSED);
+            assert_true(status == EPLB_LAYOUT || status == EPLB_REFUSED);
             assert_true(strlen(error.text) > 20);
         }
         eplb_channel_destroy(worker);

@@ -176,6 +176,32 @@ static void a_stranger_with_the_number_is_no_engine(void **state)
     board_destroy(board, descriptor);
 }
 
+/** The limit is lowered below the descriptors that it waits on: it beats, hears and misses its engine. */
+static void a_lowered_limit_cuts_no_line(void **state)
+{
+    (void)state;
+    int descriptor;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const struct rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+    struct eplb_lifeline *lifeline = tie(5 * MS);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    uint32_t beats = await_beats(5);
+    eplb_lifeline_destroy(lifeline);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_true(beats >= 5);
+
+    struct board *board = board_create(&descriptor);
+    struct eplb_process engine = start_rank(BOARD_WAIT, descriptor, -1, 0);
+    struct eplb_process rank = start_rank(BOARD_WAIT, descriptor, -1, engine.pid);
+    board_await_ready(board, 2);
+    assert_int_equal(prlimit((pid_t)rank.pid, RLIMIT_NOFILE, &none, NULL), 0);
+    eplb_process_signal(&engine, SIGKILL);
+    assert_orphaned(rank);
+    assert_int_equal(end_of(&engine).signal, SIGKILL);
+    board_destroy(board, descriptor);
+}
+
 /** Nanoseconds until all write ends of the pipe are closed. */
 static int64_t await_end_of_pipe(int input)
 {
@@ -229,6 +255,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(descriptors_may_run_out),
         cmocka_unit_test(an_engine_that_is_gone_at_the_start_is_missed),
         cmocka_unit_test(a_stranger_with_the_number_is_no_engine),
+        cmocka_unit_test(a_lowered_limit_cuts_no_line),
         cmocka_unit_test(children_and_grandchildren_end_with_the_first),
     };
     return cmocka_run_group_tests(tests, board_set_up, NULL);

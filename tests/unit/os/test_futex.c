@@ -216,6 +216,17 @@ static void a_sleep_ends_at_its_deadline(void **state)
     eplb_bell_sleep(&bell, heard, patience, INT64_MAX);
 }
 
+static void a_long_spin_ends_at_the_deadline(void **state)
+{
+    (void)state;
+    struct eplb_bell bell = {.rings = 0};
+    int64_t begin = now();
+    eplb_bell_sleep(&bell, eplb_bell_hear(&bell), patience, begin + 20 * MS);
+    assert_true(now() - begin < 1000 * MS);
+    eplb_bell_sleep(&bell, eplb_bell_hear(&bell), patience, 0);
+    assert_true(now() - begin < 1000 * MS);
+}
+
 static void sleep_until_killed(struct eplb_bell *bell)
 {
     for (;;)
@@ -256,6 +267,7 @@ int main(void)
         cmocka_unit_test(no_ring_is_missed_between_processes),
         cmocka_unit_test(the_last_of_many_ringers_is_heard),
         cmocka_unit_test(a_sleep_ends_at_its_deadline),
+        cmocka_unit_test(a_long_spin_ends_at_the_deadline),
         cmocka_unit_test(a_killed_sleeper_does_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

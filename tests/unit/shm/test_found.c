@@ -105,7 +105,7 @@ static const struct damage damages[] = {
     {"size", change_payload, " has a payload of 16384 bytes by its header, expected 4096 by its size;"},
     {"cut", make_one_byte_short, " has a payload of 4096 bytes by its header, expected 4095 by its size;"},
     {"wrap", wrap_payload, " bytes by its header, expected 4096 by its size;"},
-    {"none", have_no_payload, " has a payload of 0 bytes by its header, expected 0 by its size;"},
+    {"none", have_no_payload, " has no payload, expected one of at least 4096 bytes;"},
     {"align", misalign_payload, " has a payload of 4196 bytes, expected a multiple of 4096;"},
     {"kind", change_kind, " has a payload of kind 3, expected 1 or 2;"},
     {"generation", clear_generation, " has generation 0, expected 1 or more;"},

@@ -324,6 +324,81 @@ static void too_little_room_is_a_sentence(void **state)
     in_child(ask_for_too_much, NULL);
 }
 
+/* A segment whose owner is dead, of so many bytes. */
+static int leave_dead(const char *instance, size_t bytes)
+{
+    struct place_content content = place_segment();
+    place_header(&content)->payload_bytes = bytes - PAGE;
+    int fd = open(place_path(instance), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -1;
+    bool done = posix_fallocate(fd, 0, (off_t)bytes) == 0 && write(fd, content.bytes, PAGE) == PAGE;
+    close(fd);
+    return done ? 0 : -1;
+}
+
+static int start_again(void *argument)
+{
+    (void)argument;
+    enum { MOST = SMALL_TMPFS * 3 / 4 };
+    struct eplb_error error = {0};
+    struct eplb_segment *segment;
+    char sentence[200];
+    if (mount_small() != 0)
+        return SKIPPED;
+    /* Both do not fit. */
+    CHECK(leave_dead("a", MOST) == 0);
+    CHECK(build("a", MOST - PAGE, &segment, &error) == EPLB_OK);
+    CHECK(eplb_segment_publish(segment, 0, &error) == EPLB_OK);
+    eplb_segment_close(segment);
+
+    /* What is dead under other names is told, and left. */
+    CHECK(leave_dead("b", PAGE * 4) == 0 && leave_dead("c", PAGE * 5) == 0);
+    CHECK(build("a", MOST, &segment, &error) == EPLB_IO);
+    snprintf(sentence, sizeof sentence, "; dead segments hold %d bytes, which eplb shm clean removes",
+             PAGE * 9);
+    CHECK(strstr(error.text, " bytes are free: No space left on device: ") != NULL);
+    CHECK(strstr(error.text, sentence) != NULL);
+    CHECK(names() == 3);
+    return 0;
+}
+
+static void a_restart_needs_its_memory_once(void **state)
+{
+    (void)state;
+    in_child(start_again, NULL);
+}
+
+/* The lock's file is missing, then empty: neither can be written. */
+static int clean_where_it_is_full(void *argument)
+{
+    (void)argument;
+    struct eplb_error error = {0};
+    struct eplb_segment *segment;
+    bool removed = false;
+    if (mount_small() != 0)
+        return SKIPPED;
+    CHECK(leave_dead("a", PAGE * 2) == 0 && leave_dead("b", PAGE * 2) == 0 && leave_dead("c", PAGE * 2) == 0);
+    CHECK(fill(place_path("filler")) == 0);
+    CHECK(eplb_segment_remove_dead(place_path("a"), &removed, &error) == EPLB_OK && removed);
+    CHECK(fill(place_path("filler2")) == 0);
+    CHECK(truncate(place_lock(), 0) == 0 && fill(place_path("filler3")) == 0);
+    CHECK(eplb_segment_remove_dead(place_path("b"), &removed, &error) == EPLB_OK && removed);
+    CHECK(fill(place_path("filler4")) == 0);
+    CHECK(truncate(place_lock(), 0) == 0 && fill(place_path("filler5")) == 0);
+    CHECK(unlink(place_path("filler4")) == 0);
+    CHECK(build("c", PAGE, &segment, &error) == EPLB_OK);
+    CHECK(eplb_segment_publish(segment, 0, &error) == EPLB_OK);
+    eplb_segment_close(segment);
+    return 0;
+}
+
+static void a_full_place_can_be_cleaned(void **state)
+{
+    (void)state;
+    in_child(clean_where_it_is_full, NULL);
+}
+
 static int have_no_room_for_the_lock(void *argument)
 {
     (void)argument;
@@ -331,13 +406,14 @@ static int have_no_room_for_the_lock(void *argument)
     struct eplb_segment *segment;
     if (mount_small() != 0)
         return SKIPPED;
+    CHECK(build("a", PAGE, &segment, &error) == EPLB_OK);
+    CHECK(truncate(place_lock(), 0) == 0);
     CHECK(fill(place_path("filler")) == 0);
-    CHECK(build("a", PAGE, &segment, &error) == EPLB_IO);
+    CHECK(eplb_segment_publish(segment, 0, &error) == EPLB_IO);
     CHECK(strstr(error.text,
                  "the lock of shared memory cannot be written: No space left on device: /dev/shm/") != NULL);
     /* The empty file that stays counts as a new one. */
     CHECK(unlink(place_path("filler")) == 0);
-    CHECK(build("a", PAGE, &segment, &error) == EPLB_OK);
     CHECK(eplb_segment_publish(segment, 0, &error) == EPLB_OK);
     CHECK(eplb_segment_generation(segment) == 1);
     eplb_segment_close(segment);
@@ -350,7 +426,44 @@ static void no_room_for_the_lock_is_a_sentence(void **state)
     in_child(have_no_room_for_the_lock, NULL);
 }
 
-/* A limit that is met on the way: what was taken is given back. */
+static int miss_proc(void *argument)
+{
+    (void)argument;
+    struct eplb_error error = {0};
+    struct eplb_segment *segment;
+    if (mount_small() != 0)
+        return SKIPPED;
+    if (mount("none", "/proc", "tmpfs", 0, NULL) != 0) {
+        print_message("SKIP: nothing can be mounted over /proc here\n");
+        return SKIPPED;
+    }
+    CHECK(build("a", PAGE, &segment, &error) == EPLB_IO);
+    CHECK(strstr(error.text, "the lock of shared memory cannot be given its name through /proc/self/fd/") !=
+          NULL);
+    CHECK(strstr(error.text, ": No such file or directory (is /proc mounted?): /dev/shm/") != NULL);
+    CHECK(names() == 0);
+    CHECK(umount("/proc") == 0);
+    CHECK(build("a", PAGE, &segment, &error) == EPLB_OK);
+    CHECK(mount("none", "/proc", "tmpfs", 0, NULL) == 0);
+    CHECK(eplb_segment_publish(segment, 0, &error) == EPLB_IO);
+    CHECK(strstr(error.text, "shared memory cannot be given its name through /proc/self/fd/") != NULL);
+    eplb_segment_close(segment);
+    CHECK(build("a", PAGE, &segment, &error) == EPLB_IO);
+    CHECK(strstr(error.text, "shared memory cannot be opened through /proc/self/fd/") != NULL);
+    CHECK(leave_dead("a", PAGE * 2) == 0);
+    CHECK(open_any("a", &segment, &error) == EPLB_IO);
+    CHECK(strstr(error.text, "shared memory cannot be read through /proc/self/fd/") != NULL);
+    CHECK(strstr(error.text, ": No such file or directory (is /proc mounted?): /dev/shm/") != NULL);
+    return 0;
+}
+
+static void a_missing_proc_is_named(void **state)
+{
+    (void)state;
+    in_child(miss_proc, NULL);
+}
+
+/* A limit that ends who passes it: asked before. */
 static int meet_a_limit(void *argument)
 {
     (void)argument;
@@ -358,10 +471,11 @@ static int meet_a_limit(void *argument)
     struct eplb_segment *segment;
     struct stat info;
     struct rlimit limit = {.rlim_cur = MIB, .rlim_max = MIB};
-    signal(SIGXFSZ, SIG_IGN);
     CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     CHECK(build("a", 2 * MIB, &segment, &error) == EPLB_IO);
-    CHECK(strstr(error.text, " bytes are free: File too large: /") != NULL);
+    CHECK(strstr(error.text,
+                 "shared memory of 2101248 bytes cannot be reserved, files of this process may have "
+                 "1048576 (RLIMIT_FSIZE): /") != NULL);
     int fd = open(place_directory(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     CHECK(fd >= 0);
     CHECK(eplb_shm_reserve(fd, 2 * MIB, "file", &error) == EPLB_IO);
@@ -369,10 +483,19 @@ static int meet_a_limit(void *argument)
     CHECK(eplb_shm_reserve(fd, MIB, "file", &error) == EPLB_OK);
     CHECK(fstat(fd, &info) == 0 && info.st_size == MIB && info.st_blocks == MIB / 512);
     close(fd);
+    /* Not even the lock's file may be written. */
+    limit.rlim_cur = 0;
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    struct eplb_shm_lock lock;
+    uint64_t generation;
+    CHECK(eplb_shm_lock_take(place_directory(), &lock, &error) == EPLB_OK);
+    CHECK(eplb_shm_lock_next(&lock, &generation, &error) == EPLB_IO);
+    CHECK(strstr(error.text, "the lock of shared memory cannot be written: File too large: /") != NULL);
+    eplb_shm_lock_release(&lock);
     return 0;
 }
 
-static void a_limit_on_the_way_leaves_nothing(void **state)
+static void a_limit_of_sizes_is_a_sentence(void **state)
 {
     (void)state;
     in_child(meet_a_limit, NULL);
@@ -416,8 +539,11 @@ int main(void)
         cmocka_unit_test_teardown(a_lack_of_descriptors_is_a_sentence, place_empty),
         cmocka_unit_test_teardown(a_lack_of_memory_is_a_status, place_empty),
         cmocka_unit_test_teardown(too_little_room_is_a_sentence, place_empty),
+        cmocka_unit_test_teardown(a_restart_needs_its_memory_once, place_empty),
+        cmocka_unit_test_teardown(a_full_place_can_be_cleaned, place_empty),
+        cmocka_unit_test_teardown(a_missing_proc_is_named, place_empty),
         cmocka_unit_test_teardown(no_room_for_the_lock_is_a_sentence, place_empty),
-        cmocka_unit_test_teardown(a_limit_on_the_way_leaves_nothing, place_empty),
+        cmocka_unit_test_teardown(a_limit_of_sizes_is_a_sentence, place_empty),
         cmocka_unit_test(every_byte_is_reserved),
         cmocka_unit_test(more_than_the_machine_has_is_refused),
     };

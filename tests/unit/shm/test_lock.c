@@ -17,6 +17,7 @@
 #include "os/thread.h"
 #include "shm/lock.h"
 #include "support/process.h"
+#include "support/unprivileged.h"
 #include "unit/shm/place.h"
 
 enum { MS = 1000000 };
@@ -69,7 +70,51 @@ static void generations_are_counted_in_the_file(void **state)
     assert_int_equal(record.generation, 3);
     assert_int_equal(record.holder_pid, getpid());
     eplb_shm_lock_release(&lock);
+    assert_int_equal(record_in_file().generation, 3);
+    assert_int_equal(record_in_file().holder_pid, 0);
     assert_int_equal(place_count(), 1);
+}
+
+/* Whatever the umask, it is its user's to use. */
+static void no_umask_spoils_the_file(void **state)
+{
+    (void)state;
+    const mode_t masks[] = {0777, 0377, 0277, 077, 0};
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        struct stat info;
+        mode_t before = umask(masks[i]);
+        unprivileged_begin();
+        struct eplb_shm_lock lock = take();
+        eplb_shm_lock_release(&lock);
+        lock = take();
+        eplb_shm_lock_release(&lock);
+        unprivileged_end();
+        umask(before);
+        assert_int_equal(stat(place_lock(), &info), 0);
+        assert_int_equal(info.st_mode, S_IFREG | 0600);
+        assert_int_equal(unlink(place_lock()), 0);
+    }
+}
+
+static void it_can_be_looked_at(void **state)
+{
+    (void)state;
+    struct eplb_error error = {0};
+    assert_int_equal(eplb_shm_lock_check(place_lock(), &error), EPLB_IO);
+    assert_int_equal(place_count(), 0);
+    struct eplb_shm_lock lock = take();
+    place_expect(eplb_shm_lock_check(place_lock(), &error), EPLB_OK, &error);
+    eplb_shm_lock_release(&lock);
+    place_expect(eplb_shm_lock_check(place_lock(), &error), EPLB_OK, &error);
+    place_write(place_lock(), "", 0);
+    place_expect(eplb_shm_lock_check(place_lock(), &error), EPLB_OK, &error);
+    place_write(place_lock(), "garbage", 7);
+    assert_int_equal(eplb_shm_lock_check(place_lock(), &error), EPLB_LAYOUT);
+    place_assert_contains(error.text, " has 7 bytes, expected 64; once nothing uses it: rm /");
+    assert_int_equal(unlink(place_lock()), 0);
+    assert_int_equal(mkfifo(place_lock(), 0600), 0);
+    assert_int_equal(eplb_shm_lock_check(place_lock(), &error), EPLB_LAYOUT);
+    place_assert_contains(error.text, " is a named pipe, expected a regular file");
 }
 
 static void the_last_generation_is_the_last(void **state)
@@ -147,7 +192,13 @@ static void other_files_are_refused(void **state)
 
     place_write(path, "", 0);
     assert_int_equal(chmod(path, 0640), 0);
-    expect_refused(EPLB_LAYOUT, "has mode 0640, expected 0600");
+    expect_refused(EPLB_LAYOUT,
+                   "has mode 0640, expected 0600: others may hold it; once nothing uses it: rm /");
+    assert_int_equal(chmod(path, 0400), 0);
+    expect_refused(EPLB_LAYOUT, "has mode 0400, expected 0600; once nothing uses it: rm /");
+    unprivileged_begin();
+    expect_refused(EPLB_LAYOUT, "has mode 0400, expected 0600; once nothing uses it: rm /");
+    unprivileged_end();
     assert_int_equal(chmod(path, 0600), 0);
 
     assert_int_equal(link(path, place_path("second")), 0);
@@ -170,7 +221,7 @@ static void a_missing_directory_is_a_sentence(void **state)
     struct eplb_shm_lock lock;
     struct eplb_error error = {0};
     assert_int_equal(eplb_shm_lock_take("/nowhere", &lock, &error), EPLB_IO);
-    place_assert_contains(error.text, "cannot be opened: No such file or directory: /nowhere/eplb.");
+    place_assert_contains(error.text, "cannot be made: No such file or directory: /nowhere/eplb.");
     memset(longer, 'a', sizeof longer);
     longer[0] = '/';
     longer[sizeof longer - 1] = '\0';
@@ -251,6 +302,26 @@ static void wait_for_release(void *argument)
 {
     struct eplb_shm_lock *lock = argument;
     *lock = take();
+}
+
+/* Stopped between the lock and the signature: not who signed last is named. */
+static void one_that_has_not_signed_is_not_named(void **state)
+{
+    (void)state;
+    struct eplb_shm_lock lock = take();
+    eplb_shm_lock_release(&lock);
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int fd = open(place_lock(), O_RDWR | O_CLOEXEC);
+    assert_int_equal(fcntl(fd, F_OFD_SETLK, &whole), 0);
+    struct eplb_error error = {0};
+    char sentence[PLACE_PATH];
+    place_expect(eplb_shm_lock_take_within(place_directory(), 0, &lock, &error), EPLB_RANK_SILENT, &error);
+    snprintf(sentence, sizeof sentence,
+             "a process that has not signed has not let go of the lock of shared memory for 0 ms (is it "
+             "stopped?): %s",
+             place_lock());
+    assert_string_equal(error.text, sentence);
+    close(fd);
 }
 
 static void a_removed_lock_file_is_made_anew(void **state)
@@ -340,12 +411,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(generations_are_counted_in_the_file, place_empty),
+        cmocka_unit_test_teardown(no_umask_spoils_the_file, place_empty),
+        cmocka_unit_test_teardown(it_can_be_looked_at, place_empty),
         cmocka_unit_test_teardown(the_last_generation_is_the_last, place_empty),
         cmocka_unit_test_teardown(other_content_is_refused_and_left, place_empty),
         cmocka_unit_test_teardown(other_files_are_refused, place_empty),
         cmocka_unit_test_teardown(a_missing_directory_is_a_sentence, place_empty),
         cmocka_unit_test_teardown(a_killed_holder_frees_it, place_empty),
         cmocka_unit_test_teardown(a_stopped_holder_is_named, place_empty),
+        cmocka_unit_test_teardown(one_that_has_not_signed_is_not_named, place_empty),
         cmocka_unit_test_teardown(a_removed_lock_file_is_made_anew, place_empty),
         cmocka_unit_test_teardown(threads_of_one_process_exclude_each_other, place_empty),
         cmocka_unit_test_teardown(a_forked_child_does_not_keep_it, place_empty),

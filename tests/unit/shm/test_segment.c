@@ -16,6 +16,7 @@
 #include "shm/lock.h"
 #include "shm/segment.h"
 #include "support/process.h"
+#include "support/unprivileged.h"
 #include "unit/shm/place.h"
 
 static bool is_zero(const void *bytes, size_t size)
@@ -317,6 +318,45 @@ static void two_kinds_and_sizes_of_the_dead_are_replaced(void **state)
     assert_int_equal(place_count(), 1);
 }
 
+static void no_umask_spoils_a_segment(void **state)
+{
+    (void)state;
+    struct stat info;
+    mode_t before = umask(0777);
+    unprivileged_begin();
+    struct eplb_segment *owner = place_publish("a", 1, 0);
+    struct eplb_segment *opener = place_open("a");
+    unprivileged_end();
+    umask(before);
+    assert_int_equal(stat(place_path("a"), &info), 0);
+    assert_int_equal(info.st_mode, S_IFREG | 0600);
+    eplb_segment_close(opener);
+    eplb_segment_close(owner);
+}
+
+/* A stopped holder of the generation lock is waited for once, not once a segment. */
+static void many_are_closed_in_the_time_of_one(void **state)
+{
+    (void)state;
+    struct eplb_shm_lock lock;
+    struct eplb_segment *segments[3] = {place_publish("a", 1, 0), place_publish("b", 1, 0),
+                                        place_publish("c", 1, 0)};
+    struct eplb_segment *last = place_publish("d", 1, 0);
+    assert_int_equal(eplb_shm_lock_take(place_directory(), &lock, NULL), EPLB_OK);
+    int64_t begin = place_now_ms();
+    for (int i = 0; i < 3; i++)
+        eplb_segment_close(segments[i]);
+    int64_t took = place_now_ms() - begin;
+    eplb_shm_lock_release(&lock);
+    assert_true(took >= 4999 && took < 7000);
+    /* Their names have stayed, and are in nobody's way. */
+    assert_int_equal(place_count(), 5);
+    eplb_segment_close(place_publish("a", 1, 0));
+    eplb_segment_close(last);
+    assert_int_equal(access(place_path("d"), F_OK), -1);
+    assert_int_equal(place_count(), 3);
+}
+
 static void directories_that_cannot_be_used(void **state)
 {
     (void)state;
@@ -348,6 +388,8 @@ int main(void)
         cmocka_unit_test_teardown(only_its_own_name_is_removed, place_empty),
         cmocka_unit_test_teardown(a_forked_child_closes_only_what_is_its_own, place_empty),
         cmocka_unit_test_teardown(two_kinds_and_sizes_of_the_dead_are_replaced, place_empty),
+        cmocka_unit_test_teardown(no_umask_spoils_a_segment, place_empty),
+        cmocka_unit_test_teardown(many_are_closed_in_the_time_of_one, place_empty),
         cmocka_unit_test_teardown(directories_that_cannot_be_used, place_empty),
     };
     return cmocka_run_group_tests(tests, place_make, place_remove);
