@@ -38,6 +38,8 @@ struct eplb_manager_params {
     const struct eplb_policy_ops *ops; /**< The policy; default balanced. */
     double min_peak_load_improvement;  /**< Gate threshold, [0, 1]; default 0.05. */
     int32_t update_interval_seconds;   /**< >= 0; default 1000; 0: at once. */
+    int32_t update_interval_steps;     /**< >= 0; default 0. Above 0 the interval is so many forwards
+                                            submitted, and not a time: for traces and tests. */
     int32_t prepare_timeout_seconds;   /**< > 0; default 30. */
     int32_t transfer_timeout_seconds;  /**< > 0; default 10. */
     int32_t overlap;                   /**< Forwards submitted ahead of the output: 0 (default) or 1. */

@@ -13,8 +13,11 @@
 static bool still_worth_it(struct eplb_manager_core *core, int64_t now)
 {
     const struct preparing *preparing = &core->preparing;
+    int64_t forwards = core->params.update_interval_forwards;
     int64_t age = now - preparing->ready_at;
-    if (age <= core->params.update_interval_ns || age <= core->params.prepare_timeout_ns)
+    bool within_interval = forwards > 0 ? core->next_seq - preparing->ready_seq <= (uint64_t)forwards
+                                        : age <= core->params.update_interval_ns;
+    if (within_interval || age <= core->params.prepare_timeout_ns)
         return true;
     const struct eplb_window *window = eplb_aggregator_open(core->aggregator);
     size_t row = eplb_manager_row(core, preparing->layer);

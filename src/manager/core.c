@@ -112,6 +112,9 @@ static struct eplb_manager_core *layout(struct eplb_arena *arena,
 
 static enum eplb_status check_params(const struct eplb_manager_core_params *params, struct eplb_error *error)
 {
+    if (params->update_interval_forwards < 0)
+        EPLB_FAIL(EPLB_INVALID, "the update interval must be 0 or more forwards; it is %" PRId64,
+                  params->update_interval_forwards);
     if (params->update_interval_ns < 0 || params->prepare_timeout_ns <= 0 || params->transfer_timeout_ns <= 0)
         EPLB_FAIL(EPLB_INVALID,
                   "the update interval must be 0 or more and the timeouts above 0; they are %" PRId64

@@ -18,6 +18,7 @@ struct eplb_manager_core_params {
     const struct eplb_policy_ops *ops;
     double min_peak_load_improvement;
     int64_t update_interval_ns;             /* >= 0 */
+    int64_t update_interval_forwards;       /* > 0: the interval in forwards submitted, not in time */
     int64_t prepare_timeout_ns;             /* > 0 */
     int64_t transfer_timeout_ns;            /* > 0 */
     int32_t overlap;                        /* 0 or 1: forwards submitted ahead of the output */

@@ -254,6 +254,7 @@ static enum eplb_status create_core(struct eplb_manager *manager, const struct e
         .ops = params->ops,
         .min_peak_load_improvement = params->min_peak_load_improvement,
         .update_interval_ns = params->update_interval_seconds * SECOND_NS,
+        .update_interval_forwards = params->update_interval_steps,
         .prepare_timeout_ns = params->prepare_timeout_seconds * SECOND_NS,
         .transfer_timeout_ns = params->transfer_timeout_seconds * SECOND_NS,
         .overlap = params->overlap,

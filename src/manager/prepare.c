@@ -82,6 +82,7 @@ void eplb_prepare_output(struct eplb_manager_core *core, uint64_t seq, int64_t n
     if (core->layers[preparing->layer] == LAYER_PREPARING && all_live_ok(core)) {
         eplb_layer_enter(core, preparing->layer, LAYER_READY);
         preparing->ready_at = now;
+        preparing->ready_seq = core->next_seq;
         core->layers_tasks.ok++;
     }
 }

@@ -2,16 +2,31 @@
 /* Copyright The eplb authors */
 #include "manager/state.h"
 
+void eplb_round_arm_timer(struct eplb_manager_core *core, int64_t now)
+{
+    core->timer_armed = true;
+    core->timer_due = now + core->params.update_interval_ns;
+    core->timer_due_at = core->next_seq + (uint64_t)core->params.update_interval_forwards;
+}
+
+static bool timer_has_fired(const struct eplb_manager_core *core, int64_t now)
+{
+    if (!core->timer_armed)
+        return false;
+    if (core->params.update_interval_forwards > 0)
+        return core->next_seq >= core->timer_due_at;
+    return now >= core->timer_due;
+}
+
 void eplb_round_start_if_due(struct eplb_manager_core *core, int64_t now)
 {
-    if (!core->timer_armed || now < core->timer_due || core->round || !core->sample_since_run ||
-        core->num_dead > 0)
+    if (!timer_has_fired(core, now) || core->round || !core->sample_since_run || core->num_dead > 0)
         return;
     EPLB_ASSERT(!core->policy_running && core->num_waiting == 0);
     core->round = true;
     core->policy_running = true;
     core->policy_started_at = now;
-    core->timer_due = now + core->params.update_interval_ns;
+    eplb_round_arm_timer(core, now);
     core->sample_since_run = false;
     core->totals.policy_runs++;
     eplb_aggregator_close_window(core->aggregator);

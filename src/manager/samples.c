@@ -24,10 +24,8 @@ static void note_taken(struct eplb_manager_core *core, int64_t counted_rows, int
 {
     core->sample_since_run = true;
     core->last_sample_at = now;
-    if (counted_rows > 0 && !core->timer_armed) {
-        core->timer_armed = true;
-        core->timer_due = now + core->params.update_interval_ns;
-    }
+    if (counted_rows > 0 && !core->timer_armed)
+        eplb_round_arm_timer(core, now);
 }
 
 bool eplb_samples_take(struct eplb_manager_core *core, const struct eplb_manager_event *event,

@@ -25,12 +25,13 @@ enum layer_state {
 struct preparing {
     int32_t layer; /* EPLB_NO_LAYER: none */
     struct eplb_prepare_token token;
-    bool sent;         /* a command that was not dropped carries it */
-    uint64_t seq;      /* the forward that carried it last */
-    int64_t sent_at;   /* when that forward was submitted */
-    int64_t output_at; /* when its output was processed; NEVER before */
-    int64_t ready_at;  /* when all live ranks had reported ok */
-    uint8_t *rank_ok;  /* [R] */
+    bool sent;          /* a command that was not dropped carries it */
+    uint64_t seq;       /* the forward that carried it last */
+    int64_t sent_at;    /* when that forward was submitted */
+    int64_t output_at;  /* when its output was processed; NEVER before */
+    int64_t ready_at;   /* when all live ranks had reported ok */
+    uint64_t ready_seq; /* and what the next forward's number was */
+    uint8_t *rank_ok;   /* [R] */
 };
 
 /** The layer that is activating. */
@@ -77,7 +78,8 @@ struct eplb_manager_core {
     bool policy_running;
     int64_t policy_started_at;
     bool timer_armed;
-    int64_t timer_due;
+    int64_t timer_due;     /* a time; with an interval in forwards, */
+    uint64_t timer_due_at; /* the number that the next forward must have reached */
     bool sample_since_run;
     int64_t last_sample_at; /* NEVER: none */
 
@@ -145,6 +147,9 @@ static inline bool eplb_manager_has_output(const struct eplb_manager_event *even
 void eplb_layer_enter(struct eplb_manager_core *core, int32_t layer, enum layer_state to);
 
 /* round.c: rules 1, 2 */
+
+/** Starts the interval anew. */
+void eplb_round_arm_timer(struct eplb_manager_core *core, int64_t now);
 
 /** Starts a policy run when the timer has fired, no round is in progress and there is a sample. */
 void eplb_round_start_if_due(struct eplb_manager_core *core, int64_t now);

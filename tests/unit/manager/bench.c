@@ -93,6 +93,7 @@ void bench_start(struct bench *bench, const struct bench_options *options)
         .ops = options->ops == NULL ? eplb_policy_find("balanced").ops : options->ops,
         .min_peak_load_improvement = 0.05,
         .update_interval_ns = (int64_t)(options->interval_s * 1e9),
+        .update_interval_forwards = options->interval_forwards,
         .prepare_timeout_ns = (int64_t)(options->prepare_timeout_s * 1e9),
         .transfer_timeout_ns = (int64_t)(options->transfer_timeout_s * 1e9),
         .overlap = options->overlap,

@@ -31,6 +31,7 @@ struct bench_options {
     int32_t num_layers;
     int32_t overlap;
     double interval_s;
+    int64_t interval_forwards; /* above 0: the interval */
     double prepare_timeout_s;
     double transfer_timeout_s;
     const struct eplb_policy_ops *ops; /* NULL: balanced */

@@ -176,6 +176,34 @@ static void the_interval_counts_from_the_first_sample_and_then_from_run_to_run(v
     bench_end(&bench);
 }
 
+static void an_interval_in_forwards_counts_those_submitted_and_no_time(void **state)
+{
+    (void)state;
+    bench_start(&bench, &(struct bench_options){.num_layers = 1,
+                                                .interval_s = 0,
+                                                .interval_forwards = 3,
+                                                .prepare_timeout_s = 1,
+                                                .transfer_timeout_s = 1});
+    bench_forward(&bench, "ddd");
+    bench_wait(&bench, 1000);
+    bench_tick(&bench);
+    bench_forward(&bench, "ddd");
+    bench_forward(&bench, "ppp");
+    bench_expect(&bench, "command 1\ncommand 2\ncommand 3\n");
+    bench_forward(&bench, "ddd");
+    bench_expect(&bench, "command 4\nrun policy\n");
+    bench_policy(&bench);
+    bench_forward(&bench, "ddd");
+    bench_forward(&bench, "ddd");
+    bench_expect(&bench, "command 5, prepare layer 0 as 1 on generation 0\n"
+                         "open record 2\n"
+                         "command 6, activate layer 0 as 2 after 1\n"
+                         "committed layer 0, generation 1\n");
+    bench_forward(&bench, "ddd");
+    bench_expect(&bench, "command 7\nrun policy\n");
+    bench_end(&bench);
+}
+
 static void a_sample_of_the_old_placement_after_the_switch_counts_for_experts_only(void **state)
 {
     (void)state;
@@ -237,6 +265,7 @@ int main(void)
         cmocka_unit_test(only_a_decode_boundary_takes_a_command),
         cmocka_unit_test(warm_up_arms_no_timer),
         cmocka_unit_test(the_interval_counts_from_the_first_sample_and_then_from_run_to_run),
+        cmocka_unit_test(an_interval_in_forwards_counts_those_submitted_and_no_time),
         cmocka_unit_test(a_sample_of_the_old_placement_after_the_switch_counts_for_experts_only),
         cmocka_unit_test(every_interval_of_zero_moves_all_layers_and_starves_none),
     };
