@@ -66,7 +66,7 @@ void eplb_activation_hand_out(struct eplb_manager_core *core, struct eplb_comman
     command->update_prepare_token = activating->prepare_token;
 }
 
-void eplb_activation_report(struct eplb_manager_core *core, int32_t rank,
+void eplb_activation_report(struct eplb_manager_core *core, int32_t rank, uint64_t seq,
                             const struct eplb_worker_levels *levels)
 {
     const struct eplb_worker_levels *last = &core->last_levels[rank];
@@ -85,7 +85,8 @@ void eplb_activation_report(struct eplb_manager_core *core, int32_t rank,
                           " than before; it is ignored",
                           rank, token);
     struct activating *activating = &core->activating;
-    if (activating->layer == EPLB_NO_LAYER || !activating->handed_out || token != activating->token.value)
+    if (activating->layer == EPLB_NO_LAYER || !activating->handed_out || seq < activating->seq ||
+        token != activating->token.value)
         return;
     if (activating->outcome[rank] == EPLB_ACTIVATION_NONE)
         activating->outcome[rank] = (uint8_t)levels->activation_outcome;

@@ -267,8 +267,8 @@ static void take_levels(struct eplb_manager_core *core, const struct eplb_manage
         const struct eplb_worker_output *output = &event->outputs[rank];
         if (!eplb_manager_has_output(event, rank) || core->dead[rank])
             continue;
-        eplb_prepare_report(core, rank, &output->levels);
-        eplb_activation_report(core, rank, &output->levels);
+        eplb_prepare_report(core, rank, event->seq, &output->levels);
+        eplb_activation_report(core, rank, event->seq, &output->levels);
         core->last_levels[rank] = output->levels;
     }
 }

@@ -42,13 +42,13 @@ void eplb_prepare_hand_out(struct eplb_manager_core *core, struct eplb_command *
     command->num_expert_ids = core->shape.num_slots;
 }
 
-void eplb_prepare_report(struct eplb_manager_core *core, int32_t rank,
+void eplb_prepare_report(struct eplb_manager_core *core, int32_t rank, uint64_t seq,
                          const struct eplb_worker_levels *levels)
 {
     struct preparing *preparing = &core->preparing;
     if (preparing->layer == EPLB_NO_LAYER || !preparing->sent)
         return;
-    bool is_ours = levels->prepare_token.value == preparing->token.value;
+    bool is_ours = levels->prepare_token.value == preparing->token.value && seq >= preparing->seq;
     if (EPLB_PLANTED(STALE_TOKEN_ACCEPTED))
         is_ours = levels->prepare_token.value != 0;
     if (!is_ours)

@@ -175,8 +175,11 @@ void eplb_round_end_if_over(struct eplb_manager_core *core);
 /** Puts a prepare into the command: a new one, or one whose command was dropped. */
 void eplb_prepare_hand_out(struct eplb_manager_core *core, struct eplb_command *command, int64_t now);
 
-/** One rank's level. */
-void eplb_prepare_report(struct eplb_manager_core *core, int32_t rank,
+/**
+ * One rank's level in the output of forward `seq`. A token that a later forward carried cannot have been
+ * heard of by then, and who reports it all the same is not believed.
+ */
+void eplb_prepare_report(struct eplb_manager_core *core, int32_t rank, uint64_t seq,
                          const struct eplb_worker_levels *levels);
 
 /** The levels of a forward were all taken: ready, or the timer starts. */
@@ -196,8 +199,8 @@ void eplb_prepare_abort(struct eplb_manager_core *core, enum eplb_abort_reason w
 /** Puts an activation into the command: one whose command was dropped, or that of the ready layer. */
 void eplb_activation_hand_out(struct eplb_manager_core *core, struct eplb_command *command, int64_t now);
 
-/** One rank's level. */
-void eplb_activation_report(struct eplb_manager_core *core, int32_t rank,
+/** One rank's level, as eplb_prepare_report. */
+void eplb_activation_report(struct eplb_manager_core *core, int32_t rank, uint64_t seq,
                             const struct eplb_worker_levels *levels);
 
 /** Commits or aborts once all live ranks have reported. */

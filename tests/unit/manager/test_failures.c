@@ -511,9 +511,30 @@ static void a_lacking_output_gives_no_sample_but_its_levels_return(void **state)
     bench_end(&bench);
 }
 
+/* With an overlap of one, an output may be on its way when the next forward's command names a token. */
+static void a_token_that_no_rank_can_have_heard_of_is_not_believed(void **state)
+{
+    (void)state;
+    bench_start(
+        &bench,
+        &(struct bench_options){
+            .num_layers = 1, .overlap = 1, .interval_s = 0, .prepare_timeout_s = 1, .transfer_timeout_s = 1});
+    bench_start_round(&bench);
+    uint64_t before = bench_submit(&bench, "ppp");
+    uint64_t carrier = bench_submit(&bench, "ddd");
+    bench_prepare_ok(&bench, 0, BENCH_RANKS);
+    bench_output(&bench, before);
+    assert_false(bench_status(&bench).ready);
+    bench_drop(&bench, carrier);
+    bench_forward(&bench, "ddd");
+    assert_true(bench_status(&bench).ready);
+    bench_end(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_token_that_no_rank_can_have_heard_of_is_not_believed),
         cmocka_unit_test(activation_waits_for_the_last_rank),
         cmocka_unit_test(a_failed_prepare_is_skipped_at_once),
         cmocka_unit_test(a_silent_prepare_is_skipped_at_the_timeout),
