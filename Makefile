@@ -12,7 +12,7 @@ RELEASE = build/release
 all: $(RELEASE)/build.ninja ## Build the library and the command into build/release (the default)
 	cmake --build --preset release
 
-demo: all ## Build, then plan a placement for an uneven load and draw it
+demo: all ## Build, plan a placement for an uneven load, and serve a model that is balanced meanwhile
 	sh scripts/demo.sh
 
 test: ## Build and run the fast tests, under five minutes

@@ -38,6 +38,8 @@ extern "C" {
 
 /** Bytes of a text option, with its terminating zero. */
 #define EPLB_OPTION_TEXT 64
+/** Bytes of an option that is the name of a file, with its terminating zero. */
+#define EPLB_OPTION_PATH 4096
 /** Room for the sources of this many options. */
 #define EPLB_MAX_OPTIONS 64
 
@@ -63,17 +65,26 @@ struct eplb_options {
     size_t size;                                  /**< sizeof(struct eplb_options). */
     struct eplb_source sources[EPLB_MAX_OPTIONS]; /**< For the functions below. */
 
-    bool enable_eplb;                        /**< false; runtime. */
-    int32_t redundant_experts_num;           /**< 1; >= 0, per rank; manager. */
-    int32_t eplb_update_interval;            /**< 1000; seconds >= 0; manager. */
-    double eplb_min_peak_load_improvement;   /**< 0.05; [0, 1]; manager. */
-    char eplb_policy_kind[EPLB_OPTION_TEXT]; /**< "balanced"; as it was given; manager. */
-    bool eplb_use_decode_only_load;          /**< false; runtime. */
-    int32_t eplb_prepare_timeout_seconds;    /**< 30; > 0; manager. */
-    int32_t expert_parallel_degree;          /**< 0; 0, 1 or 2; runtime. */
-    int32_t enable_fused_mc2;                /**< -1 (auto); -1, 0, 1 or 2; runtime. */
-    int32_t ep_size;                         /**< 1; > 0; runtime. */
-    char instance_name[EPLB_OPTION_TEXT];    /**< "eplb"; 1 to 32 letters, digits, '-' or '_'; runtime. */
+    bool enable_eplb;                         /**< false; runtime. */
+    int32_t redundant_experts_num;            /**< 1; >= 0, per rank; manager. */
+    int32_t eplb_update_interval;             /**< 1000; seconds >= 0; manager. */
+    double eplb_min_peak_load_improvement;    /**< 0.05; [0, 1]; manager. */
+    char eplb_policy_kind[EPLB_OPTION_TEXT];  /**< "balanced"; as it was given; manager. */
+    bool eplb_use_decode_only_load;           /**< false; runtime. */
+    int32_t eplb_prepare_timeout_seconds;     /**< 30; > 0; manager. */
+    int32_t expert_parallel_degree;           /**< 0; 0, 1 or 2; runtime. */
+    int32_t enable_fused_mc2;                 /**< -1 (auto); -1, 0, 1 or 2; runtime. */
+    int32_t ep_size;                          /**< 1; > 0; runtime. */
+    char instance_name[EPLB_OPTION_TEXT];     /**< "eplb"; 1 to 32 letters, digits, '-' or '_'; runtime. */
+    int32_t eplb_update_interval_steps;       /**< 0: in seconds; else forwards, > 0; manager. */
+    int32_t eplb_transfer_timeout_seconds;    /**< 10; > 0; manager. */
+    int64_t eplb_transfer_chunk_bytes;        /**< 4 MiB; > 0; runtime. */
+    int64_t eplb_transfer_inflight_bytes;     /**< 64 MiB; >= eplb_transfer_chunk_bytes; runtime. */
+    char initial_placement[EPLB_OPTION_PATH]; /**< "": none; the name of a file; runtime. */
+    bool enable_schedule_overlap;             /**< false; runtime. */
+    char process_group[EPLB_OPTION_TEXT];     /**< "shm", the only one yet; runtime. */
+    int32_t rank_silence_timeout_seconds;     /**< 30; > eplb_transfer_timeout_seconds; runtime. */
+    int64_t memory_limit;                     /**< 0: none; bytes of one rank; runtime. */
 };
 
 /**
@@ -129,7 +140,8 @@ EPLB_API struct eplb_source eplb_options_source(const struct eplb_options *optio
 EPLB_API bool eplb_options_was_given(const struct eplb_options *options, const char *name);
 
 /**
- * Checks every value's range, and the options against the model and the workers: num_experts a
+ * Checks every value's range, and the options against each other, the model and the workers: one transfer
+ * message below the bytes in flight, rank silence above the transfer timeout, num_experts a
  * multiple of ep_size, ep_size equal to the number of workers, and with enable_eplb ep_size at
  * least 2 and no rank with more slots than there are experts.
  *

@@ -15,6 +15,9 @@
     LINE(HEARTBEAT, INFO, "EPLB heartbeat", 8, "path", "rank", "tasks_ok_since_last",                        \
          "tasks_failed_since_last", "layers_completed", "layers_timed_out", "last_sample_age_s",             \
          "last_tokens")                                                                                      \
+    LINE(MEMORY_PLAN, INFO, "EPLB memory plan", 8, "rank", "weights", "redundant_slots", "staging",          \
+         "kv_cache", "graph_pool", "activations", "total")                                                   \
+    LINE(EXECUTION, WARNING, "EPLB execution", 4, "option", "asked", "used", "reason")                       \
     LINE(STAGING_WARMED, INFO, "EPLB staging reservation warmed", 3, "rank", "bytes", "tensors")             \
     LINE(LAYER_COMMITTED, INFO, "EPLB layer committed", 2, "layer", "generation")                            \
     LINE(LAYER_ABORTED, WARNING, "EPLB layer aborted", 2, "layer", "reason")                                 \

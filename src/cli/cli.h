@@ -23,7 +23,14 @@ struct eplb_subcommand {
 };
 
 extern const struct eplb_subcommand eplb_subcommand_plan;
+extern const struct eplb_subcommand eplb_subcommand_run;
 extern const struct eplb_subcommand eplb_subcommand_shm;
+
+/** The command with which eplb run starts its workers. */
+#define EPLB_CLI_WORKER "worker"
+
+/** Is a worker, as the arguments after the command say; returns the exit code. */
+int eplb_cli_worker(int argc, char **argv);
 
 /** Says an error on standard error; returns the exit code of its status. */
 int eplb_cli_fail(const struct eplb_error *error);

@@ -7,7 +7,8 @@
 #include "base/error.h"
 #include "base/nearest.h"
 
-static const struct eplb_subcommand *const subcommands[] = {&eplb_subcommand_plan, &eplb_subcommand_shm};
+static const struct eplb_subcommand *const subcommands[] = {&eplb_subcommand_plan, &eplb_subcommand_run,
+                                                            &eplb_subcommand_shm};
 
 enum { NUM_SUBCOMMANDS = sizeof subcommands / sizeof subcommands[0] };
 
@@ -21,12 +22,15 @@ static const struct eplb_command_doc top_doc = {
         "expert slot, plans redundant replicas of hot experts, and says what a plan brings before it is "
         "used.\n"
         "\n"
-        "Commands: plan computes placements for a recorded load; shm shows the shared memory of runs and "
+        "Commands: plan computes placements for a recorded load; run serves a MoE model with an engine and "
+        "one process per EP rank, and rebalances it meanwhile; shm shows the shared memory of runs and "
         "removes what dead ones have left.\n"
         "\n"
-        "Exit codes: 0 ok; 1 internal or input/output error; 2 wrong input or usage; 5 a process that holds "
-        "the lock of the shared memory is stopped; 6 shared memory of another layout.",
+        "Exit codes: 0 ok; 1 internal or input/output error; 2 wrong input or usage; 3 verification failed; "
+        "4 a rank died; 5 a rank is silent, or a process that holds the lock of the shared memory is "
+        "stopped; 6 shared memory of another layout; 7 instance name in use; 130, 143 ended by a signal.",
     .examples = "eplb plan --load=load.json --ep_size=8\n"
+                "eplb run --enable_eplb --ep_size=4 --eplb_update_interval_steps=100\n"
                 "eplb shm ls\n"
                 "eplb plan --help\n",
 };
@@ -100,6 +104,9 @@ int main(int argc, char **argv)
         return top_command(argc < 2 ? 0 : argc - 1, argv + 1);
     if (strcmp(argv[1], "help") == 0)
         return help_command(argc - 2, argv + 2);
+    /* What eplb run starts; nothing that people call, so no help knows of it. */
+    if (strcmp(argv[1], EPLB_CLI_WORKER) == 0)
+        return eplb_cli_worker(argc - 2, argv + 2);
     const struct eplb_subcommand *subcommand = find_subcommand(argv[1]);
     if (subcommand == NULL)
         return unknown_subcommand(argv[1]);

@@ -156,10 +156,18 @@ static void warn_unused(const struct plan *plan, const char *path, const struct 
                           given->layer_ids[row]);
 }
 
+/** The file of the placement to plan from; NULL: none. */
+static const char *current_file(const struct plan *plan)
+{
+    if (plan->config.own.current != NULL)
+        return plan->config.own.current;
+    return plan->config.options.initial_placement[0] == '\0' ? NULL : plan->config.options.initial_placement;
+}
+
 /** The current placement of the load's layers: from the file, else the initial one. */
 static enum eplb_status read_current(struct plan *plan, struct eplb_error *error)
 {
-    const char *path = plan->config.own.current;
+    const char *path = current_file(plan);
     int32_t *ids = plan->current.layer_ids;
     memcpy(ids, plan->load.layer_ids, (size_t)plan->load.num_layers * sizeof *ids);
     if (path == NULL)

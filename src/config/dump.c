@@ -26,7 +26,7 @@ static void put_json_text(const struct eplb_text_sink *sink, const char *text)
 static void put_value(const struct eplb_text_sink *sink, const struct eplb_value *value)
 {
     char text[EPLB_RULE_TEXT];
-    if (value->type == EPLB_TYPE_NAME) {
+    if (value->type == EPLB_TYPE_NAME || value->type == EPLB_TYPE_PATH) {
         eplb_text_put(sink, "\"");
         put_json_text(sink, value->text);
         eplb_text_put(sink, "\"");

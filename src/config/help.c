@@ -64,7 +64,8 @@ void eplb_option_describe(const struct eplb_option *option, char text[EPLB_DESCR
     char rule[EPLB_RULE_TEXT];
     eplb_option_rule(option, rule);
     /* For a bool, and for a text whose word says it, the rule would be noise. */
-    bool says_rule = option->type != EPLB_TYPE_BOOL && option->type != EPLB_TYPE_TEXT;
+    bool says_rule =
+        option->type != EPLB_TYPE_BOOL && option->type != EPLB_TYPE_TEXT && option->type != EPLB_TYPE_PATH;
     bool says_default = option->default_text != NULL;
     int length =
         snprintf(text, EPLB_DESCRIPTION_TEXT, "%s%s%s%s%s%s%s", option->doc, says_rule ? " Takes " : "",

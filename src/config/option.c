@@ -24,8 +24,10 @@ static const struct eplb_option rows[EPLB_NUM_OPTIONS] = {
 
 #define SIZE_OF_BOOL sizeof(bool)
 #define SIZE_OF_INT sizeof(int32_t)
+#define SIZE_OF_WIDE sizeof(int64_t)
 #define SIZE_OF_REAL sizeof(double)
 #define SIZE_OF_NAME EPLB_OPTION_TEXT
+#define SIZE_OF_PATH EPLB_OPTION_PATH
 #define ENGINE_FIELD_CHECK(row, row_type, ...) \
     _Static_assert(sizeof((struct eplb_options *)0)->row == SIZE_OF_##row_type, #row);
 EPLB_ENGINE_OPTIONS(ENGINE_FIELD_CHECK)
@@ -131,6 +133,7 @@ void eplb_option_rule(const struct eplb_option *option, char rule[EPLB_RULE_TEXT
         snprintf(rule, EPLB_RULE_TEXT, "true or false");
         return;
     case EPLB_TYPE_INT:
+    case EPLB_TYPE_WIDE:
         integer_rule(option, rule);
         return;
     case EPLB_TYPE_REAL:
@@ -144,7 +147,7 @@ void eplb_option_rule(const struct eplb_option *option, char rule[EPLB_RULE_TEXT
         snprintf(rule, EPLB_RULE_TEXT, "a name of 1 to %d printable ASCII characters", EPLB_OPTION_TEXT - 1);
         return;
     default:
-        EPLB_ASSERT(option->type == EPLB_TYPE_TEXT);
+        EPLB_ASSERT(option->type == EPLB_TYPE_TEXT || option->type == EPLB_TYPE_PATH);
     }
     EPLB_ASSERT(option->rule != NULL);
     snprintf(rule, EPLB_RULE_TEXT, "%s", option->rule);
@@ -178,6 +181,18 @@ bool eplb_is_word(const char *text)
     return length > 0 && length <= LONGEST && text[length] == '\0';
 }
 
+bool eplb_is_process_group(const char *text)
+{
+    return strcmp(text, "shm") == 0;
+}
+
+/** Of integers: a double has not the digits of all of them. The limits of a row are doubles that are
+ * integers. */
+static bool integer_in_range(const struct eplb_option *option, int64_t integer)
+{
+    return integer >= (int64_t)option->minimum && integer <= (int64_t)option->maximum;
+}
+
 static bool in_range(const struct eplb_option *option, double number)
 {
     return number >= option->minimum && number <= option->maximum;
@@ -186,9 +201,10 @@ static bool in_range(const struct eplb_option *option, double number)
 static bool accept_integer(const struct eplb_option *option, const struct eplb_value *given, int64_t *integer)
 {
     if (given->type == EPLB_TYPE_FLAG)
-        return eplb_integer_read(given->text, integer) && in_range(option, (double)*integer);
+        return eplb_integer_read(given->text, integer) && integer_in_range(option, *integer);
     *integer = given->integer;
-    return given->type == EPLB_TYPE_INT && in_range(option, (double)*integer);
+    bool is_integer = given->type == EPLB_TYPE_INT || given->type == EPLB_TYPE_WIDE;
+    return is_integer && integer_in_range(option, *integer);
 }
 
 static bool accept_real(const struct eplb_option *option, const struct eplb_value *given, double *real)
@@ -202,10 +218,18 @@ static bool accept_real(const struct eplb_option *option, const struct eplb_valu
     return (number == 0 || isnormal(number)) && in_range(option, number);
 }
 
+static bool is_text(enum eplb_type type)
+{
+    return type == EPLB_TYPE_FLAG || type == EPLB_TYPE_NAME || type == EPLB_TYPE_TEXT ||
+           type == EPLB_TYPE_PATH;
+}
+
 static bool accept_text(const struct eplb_option *option, const struct eplb_value *given)
 {
-    if (given->type != EPLB_TYPE_FLAG && given->type != EPLB_TYPE_NAME && given->type != EPLB_TYPE_TEXT)
+    if (!is_text(given->type))
         return false;
+    if (option->type == EPLB_TYPE_PATH)
+        return strlen(given->text) < EPLB_OPTION_PATH;
     if (option->type == EPLB_TYPE_NAME)
         return is_name(given->text) && (option->accepts == NULL || option->accepts(given->text));
     return given->text[0] != '\0';
@@ -221,6 +245,7 @@ bool eplb_option_accept(const struct eplb_option *option, const struct eplb_valu
         return given->type == EPLB_TYPE_FLAG ? bool_read(given->text, &value->boolean)
                                              : given->type == EPLB_TYPE_BOOL;
     case EPLB_TYPE_INT:
+    case EPLB_TYPE_WIDE:
         return accept_integer(option, given, &value->integer);
     case EPLB_TYPE_REAL:
         return accept_real(option, given, &value->real);
@@ -238,6 +263,7 @@ void eplb_value_text(const struct eplb_value *value, char text[EPLB_RULE_TEXT])
         snprintf(text, EPLB_RULE_TEXT, "%s", value->boolean ? "true" : "false");
         return;
     case EPLB_TYPE_INT:
+    case EPLB_TYPE_WIDE:
         snprintf(text, EPLB_RULE_TEXT, "%lld", (long long)value->integer);
         return;
     case EPLB_TYPE_REAL:
@@ -274,7 +300,7 @@ enum eplb_status eplb_option_refuse(const struct eplb_option *option, const stru
     eplb_source_text(source, from);
     const char *before = "";
     const char *after = "";
-    if (given->type == EPLB_TYPE_FLAG || given->type == EPLB_TYPE_NAME || given->type == EPLB_TYPE_TEXT) {
+    if (is_text(given->type)) {
         before = given->type == EPLB_TYPE_FLAG ? "\"" : "the text \"";
         after = "\"";
     } else if (given->type == EPLB_TYPE_REAL && strpbrk(value, ".en") == NULL) {
@@ -308,12 +334,19 @@ void eplb_option_store(const struct eplb_option *option, const struct eplb_value
         memcpy(field, &integer, sizeof integer);
         return;
     }
+    case EPLB_TYPE_WIDE:
+        memcpy(field, &value->integer, sizeof value->integer);
+        return;
     case EPLB_TYPE_REAL:
         memcpy(field, &value->real, sizeof value->real);
         return;
     case EPLB_TYPE_NAME:
         EPLB_ASSERT(strlen(value->text) < EPLB_OPTION_TEXT);
         strncpy(field, value->text, EPLB_OPTION_TEXT);
+        return;
+    case EPLB_TYPE_PATH:
+        EPLB_ASSERT(strlen(value->text) < EPLB_OPTION_PATH);
+        strncpy(field, value->text, EPLB_OPTION_PATH);
         return;
     default:
         memcpy(field, &value->text, sizeof value->text);
@@ -334,10 +367,14 @@ struct eplb_value eplb_option_load(const struct eplb_option *option, const void 
         memcpy(&integer, field, sizeof integer);
         value.integer = integer;
         break;
+    case EPLB_TYPE_WIDE:
+        memcpy(&value.integer, field, sizeof value.integer);
+        break;
     case EPLB_TYPE_REAL:
         memcpy(&value.real, field, sizeof value.real);
         break;
     case EPLB_TYPE_NAME:
+    case EPLB_TYPE_PATH:
         value.text = field;
         break;
     default:

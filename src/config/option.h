@@ -42,9 +42,11 @@ enum {
 enum eplb_type {
     EPLB_TYPE_BOOL, /**< bool */
     EPLB_TYPE_INT,  /**< int32_t */
+    EPLB_TYPE_WIDE, /**< int64_t */
     EPLB_TYPE_REAL, /**< double */
     EPLB_TYPE_NAME, /**< char[EPLB_OPTION_TEXT], printable ASCII */
     EPLB_TYPE_TEXT, /**< const char *, borrowed, not empty; NULL when not given */
+    EPLB_TYPE_PATH, /**< char[EPLB_OPTION_PATH]; "" when there is none */
     EPLB_TYPE_FLAG, /**< Given only: the text of a flag, to be read as the option's type. */
     EPLB_TYPE_NONE, /**< Given only: what no option takes. */
 };
@@ -76,11 +78,15 @@ enum eplb_option_reader {
  */
 struct eplb_command_options {
 #define EPLB_FIELD_BOOL bool
+#define EPLB_FIELD_INT int32_t
+#define EPLB_FIELD_WIDE int64_t
 #define EPLB_FIELD_TEXT const char *
 #define EPLB_COMMAND_FIELD(name, type, ...) EPLB_FIELD_##type name;
     EPLB_COMMAND_OPTIONS(EPLB_COMMAND_FIELD)
 #undef EPLB_COMMAND_FIELD
 #undef EPLB_FIELD_BOOL
+#undef EPLB_FIELD_INT
+#undef EPLB_FIELD_WIDE
 #undef EPLB_FIELD_TEXT
 };
 
@@ -89,7 +95,7 @@ struct eplb_option {
     enum eplb_type type;
     size_t offset;                  /**< Of the field that takes the value. */
     const char *default_text;       /**< NULL: none. */
-    double minimum, maximum;        /**< Allowed range of INT and REAL, both inclusive. */
+    double minimum, maximum;        /**< Allowed range of INT, WIDE and REAL, both inclusive. */
     const char *rule;               /**< TEXT, and NAME with `accepts`: what is allowed. */
     bool (*accepts)(const char *);  /**< NAME: what is allowed; NULL: printable ASCII. */
     const char *word;               /**< Stands for the value in help; NULL for a bool. */
@@ -104,6 +110,9 @@ const struct eplb_option *eplb_option_row(int id);
 
 /** Whether a text can be part of a name in shared memory: 1 to 32 letters, digits, '-' or '_'. */
 bool eplb_is_word(const char *text);
+
+/** Whether a text names a process group that runs can have. */
+bool eplb_is_process_group(const char *text);
 
 /** The row of exactly this name; NULL when there is none. */
 const struct eplb_option *eplb_option_find(const char *name);

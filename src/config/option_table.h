@@ -15,7 +15,19 @@
 
 #include <stdint.h>
 
+/* Limits of the rows, as the column holds them: 2^62, and what a rank's batch is sized by. */
+#define EPLB_MOST_BYTES 4611686018427387904.0
+#define EPLB_MOST_ROWS 1048576
+
 /* clang-format off */
+#if EPLB_TEST_BUILD
+#define EPLB_INJECT_OPTION(ROW)                                                                              \
+    ROW(inject, TEXT, .word = "wrong-slot", .rule = "wrong-slot", .commands = EPLB_FOR(RUN),                 \
+        .doc = "Test builds: leave a wrong expert in a slot at the first switch, which --verify must find.")
+#else
+#define EPLB_INJECT_OPTION(ROW)
+#endif
+
 #define EPLB_ENGINE_OPTIONS(ROW)                                                                             \
     ROW(enable_eplb, BOOL, .default_text = "false",                                                          \
         .group = EPLB_GROUP_BALANCING, .reader = EPLB_READER_RUNTIME,                                        \
@@ -54,11 +66,42 @@
         .group = EPLB_GROUP_PARALLELISM, .reader = EPLB_READER_RUNTIME,                                      \
         .doc = "Number of EP ranks; it must equal the number of workers, divide the number of experts, "     \
                "and be at least 2 with enable_eplb.")                                                        \
+    ROW(eplb_update_interval_steps, INT, .default_text = "0", .minimum = 0, .maximum = INT32_MAX,            \
+        .word = "FORWARDS", .group = EPLB_GROUP_BALANCING, .reader = EPLB_READER_MANAGER,                    \
+        .doc = "The update interval in forwards instead of seconds, for traces and tests; 0: in seconds.")   \
+    ROW(eplb_transfer_timeout_seconds, INT, .default_text = "10", .minimum = 1, .maximum = INT32_MAX,        \
+        .word = "SECONDS", .group = EPLB_GROUP_BALANCING, .reader = EPLB_READER_MANAGER,                     \
+        .doc = "How long a layer's weights may travel before all ranks keep what they have.")                \
+    ROW(eplb_transfer_chunk_bytes, WIDE, .default_text = "4194304", .minimum = 1,                            \
+        .maximum = EPLB_MOST_BYTES, .word = "BYTES", .group = EPLB_GROUP_BALANCING,                          \
+        .reader = EPLB_READER_RUNTIME, .doc = "Size of one transfer message at most.")                       \
+    ROW(eplb_transfer_inflight_bytes, WIDE, .default_text = "67108864", .minimum = 1,                        \
+        .maximum = EPLB_MOST_BYTES, .word = "BYTES", .group = EPLB_GROUP_BALANCING,                          \
+        .reader = EPLB_READER_RUNTIME,                                                                       \
+        .doc = "Bytes that a rank may have under way at a time, at least one message.")                      \
+    ROW(initial_placement, PATH, .word = "FILE", .rule = "the name of a file, or nothing",                   \
+        .group = EPLB_GROUP_PARALLELISM, .reader = EPLB_READER_RUNTIME,                                      \
+        .doc = "Placement to start from (eplb-placement-1 JSON), as eplb plan writes it; a layer that it "   \
+               "lacks starts from the default one.")                                                         \
+    ROW(enable_schedule_overlap, BOOL, .default_text = "false",                                              \
+        .group = EPLB_GROUP_PARALLELISM, .reader = EPLB_READER_RUNTIME,                                      \
+        .doc = "Hand out a forward while the one before it is still running.")                               \
     ROW(instance_name, NAME, .default_text = "eplb", .word = "NAME", .accepts = eplb_is_word,                \
         .rule = "1 to 32 letters, digits, '-' or '_'",                                                       \
         .commands = EPLB_FOR(SHM_LS) | EPLB_FOR(SHM_CLEAN) | EPLB_FOR(SHM),                                  \
         .group = EPLB_GROUP_PROCESSES, .reader = EPLB_READER_RUNTIME,                                        \
-        .doc = "Keeps runs on one machine apart: the names of a run's shared memory carry it.")
+        .doc = "Keeps runs on one machine apart: the names of a run's shared memory carry it.")              \
+    ROW(process_group, NAME, .default_text = "shm", .word = "NAME", .accepts = eplb_is_process_group,        \
+        .rule = "shm (there is no mpi, ucx, nccl or hccl yet)",                                              \
+        .group = EPLB_GROUP_PROCESSES, .reader = EPLB_READER_RUNTIME,                                        \
+        .doc = "Transport between the ranks.")                                                               \
+    ROW(rank_silence_timeout_seconds, INT, .default_text = "30", .minimum = 1, .maximum = INT32_MAX,         \
+        .word = "SECONDS", .group = EPLB_GROUP_PROCESSES, .reader = EPLB_READER_RUNTIME,                     \
+        .doc = "A rank whose heartbeat is quiet for so long is killed and named; must exceed "               \
+               "eplb_transfer_timeout_seconds.")                                                             \
+    ROW(memory_limit, WIDE, .default_text = "0", .minimum = 0, .maximum = EPLB_MOST_BYTES,                   \
+        .word = "BYTES", .group = EPLB_GROUP_PROCESSES, .reader = EPLB_READER_RUNTIME,                       \
+        .doc = "Refuse to start when a rank's memory plan is larger; 0: no limit.")
 
 #define EPLB_COMMAND_OPTIONS(ROW)                                                                            \
     ROW(load, TEXT, .word = "FILE", .rule = "the name of a file", .commands = EPLB_FOR(PLAN),                \
@@ -71,27 +114,70 @@
         .doc = "Write a layer's current placement where the gate does not publish its candidate.")           \
     ROW(step, TEXT, .word = "N|last", .rule = "the number of a step, or last", .commands = EPLB_FOR(PLAN),   \
         .doc = "Use one step of the file; without it all steps are added up.")                               \
-    ROW(verbose, BOOL, .default_text = "false", .commands = EPLB_FOR(PLAN),                                  \
-        .doc = "Write one log line per layer with the gate's figures and verdict.")                          \
-    ROW(config_json_file, TEXT, .word = "FILE", .rule = "the name of a file", .commands = EPLB_FOR(PLAN),    \
+    ROW(model, TEXT, .word = "FILE", .rule = "the name of a file", .commands = EPLB_FOR(RUN),                \
+        .doc = "Shapes of the reference model (eplb-model-1 JSON); without it a small one.")                 \
+    ROW(prompts, TEXT, .word = "FILE", .rule = "the name of a file", .commands = EPLB_FOR(RUN),              \
+        .doc = "Text to serve, each byte a token; without it a built-in text whose topic changes twice.")    \
+    ROW(routing, TEXT, .default_text = "model", .word = "model|skew", .rule = "model or skew",               \
+        .commands = EPLB_FOR(RUN),                                                                           \
+        .doc = "Where tokens go: to the experts that the model's router chooses, or by made-up "             \
+               "popularities (see --skew).")                                                                 \
+    ROW(skew, TEXT, .word = "zipf:S|lognormal:S|FILE", .commands = EPLB_FOR(RUN),                            \
+        .rule = "zipf:S or lognormal:S with S from 0 to 8, or the name of a load file",                      \
+        .doc = "Popularities of the experts with --routing=skew: drawn with the seed for three phases of "   \
+               "the run, or the steps of a recorded load, each a phase.")                                    \
+    ROW(seed, WIDE, .default_text = "1", .minimum = 0, .maximum = EPLB_MOST_BYTES, .word = "N",              \
+        .commands = EPLB_FOR(RUN), .doc = "Decides the text, the lengths and the popularities.")             \
+    ROW(steps, WIDE, .default_text = "1000", .minimum = 0, .maximum = EPLB_MOST_BYTES, .word = "N",          \
+        .commands = EPLB_FOR(RUN), .doc = "Forwards to run; 0: until SIGINT or SIGTERM.")                    \
+    ROW(max_rows, INT, .default_text = "64", .minimum = 1, .maximum = EPLB_MOST_ROWS, .word = "N",           \
+        .commands = EPLB_FOR(RUN), .doc = "Rows of one rank's batch at most.")                               \
+    ROW(num_caches, INT, .default_text = "8", .minimum = 1, .maximum = EPLB_MOST_ROWS, .word = "N",          \
+        .commands = EPLB_FOR(RUN),                                                                           \
+        .doc = "Sequences that a rank serves at a time, at most as many as rows.")                           \
+    ROW(prompt_tokens, INT, .default_text = "32", .minimum = 1, .maximum = 16777216, .word = "N",            \
+        .commands = EPLB_FOR(RUN), .doc = "Longest prompt.")                                                 \
+    ROW(new_tokens, INT, .default_text = "32", .minimum = 1, .maximum = 16777216, .word = "N",               \
+        .commands = EPLB_FOR(RUN), .doc = "Most tokens that follow a prompt.")                               \
+    ROW(admit_interval, INT, .default_text = "32", .minimum = 1, .maximum = INT32_MAX, .word = "N",          \
+        .commands = EPLB_FOR(RUN),                                                                           \
+        .doc = "Forwards between admissions of new sequences. Layers switch between them, when no prompt "   \
+               "is on its way.")                                                                             \
+    ROW(busy_ranks, INT, .default_text = "0", .minimum = 0, .maximum = INT32_MAX, .word = "N",               \
+        .commands = EPLB_FOR(RUN),                                                                           \
+        .doc = "Ranks that get sequences, the others take part with empty batches; 0: all.")                 \
+    ROW(verify, BOOL, .default_text = "false", .commands = EPLB_FOR(RUN),                                    \
+        .doc = "Run the same without balancing as well and compare all tokens and the bits of their "        \
+               "logits; check every expert slot after every switch. Exit code 3 when something differs.")    \
+    ROW(dry_run, BOOL, .default_text = "false", .commands = EPLB_FOR(RUN),                                   \
+        .doc = "Print what memory each rank needs, and exit.")                                               \
+    ROW(summary_json, TEXT, .word = "FILE", .rule = "the name of a file, or - for standard output",          \
+        .commands = EPLB_FOR(RUN), .doc = "Write the summary there as JSON; - is standard output.")          \
+    ROW(log, TEXT, .word = "FILE", .rule = "the name of a file", .commands = EPLB_FOR(RUN),                  \
+        .doc = "Append the log lines of engine and workers there. Without it they go to standard error, "    \
+               "of which a terminal shows warnings only.")                                                   \
+    ROW(verbose, BOOL, .default_text = "false", .commands = EPLB_FOR(PLAN) | EPLB_FOR(RUN),                  \
+        .doc = "Write one log line per layer with the gate's figures and verdict; eplb run writes all log "  \
+               "lines to the terminal, in place of its view.")                                               \
+    ROW(config_json_file, TEXT, .word = "FILE", .rule = "the name of a file",                                \
+        .commands = EPLB_FOR(PLAN) | EPLB_FOR(RUN),                                                          \
         .doc = "Read options from a JSON object; flags win over it.")                                        \
-    ROW(dump_config, BOOL, .default_text = "false", .commands = EPLB_FOR(PLAN),                              \
+    ROW(dump_config, BOOL, .default_text = "false", .commands = EPLB_FOR(PLAN) | EPLB_FOR(RUN),              \
         .doc = "Print the effective options and their sources as such a JSON object, and exit.")             \
     ROW(json, BOOL, .default_text = "false",                                                                 \
         .commands = EPLB_FOR(SHM_LS) | EPLB_FOR(SHM_INSPECT) | EPLB_FOR(SHM),                                \
         .doc = "Print a JSON object instead of lines.")                                                      \
     ROW(shm_directory, TEXT, .default_text = "/dev/shm", .word = "DIR", .rule = "the name of a directory",   \
-        .commands = EPLB_FOR(SHM_LS) | EPLB_FOR(SHM_INSPECT) | EPLB_FOR(SHM_CLEAN) | EPLB_FOR(SHM),          \
+        .commands = EPLB_FOR(RUN) | EPLB_FOR(SHM_LS) | EPLB_FOR(SHM_INSPECT) | EPLB_FOR(SHM_CLEAN) |         \
+                    EPLB_FOR(SHM),                                                                           \
         .doc = "Directory of the shared-memory segments.")                                                   \
+    EPLB_INJECT_OPTION(ROW)                                                                                  \
     ROW(help, BOOL, .default_text = "false", .doc = "Print this help, and exit.")                            \
     ROW(man, BOOL, .default_text = "false", .doc = "Print the manual page in roff, and exit.")               \
     ROW(version, BOOL, .default_text = "false", .doc = "Print the version, and exit.")
 
 #define EPLB_RESERVED_OPTIONS(ROW)                                                                           \
     ROW(eplb_replica_routing, TEXT, .doc = "how tokens choose among the replicas of their expert")           \
-    ROW(eplb_transfer_timeout_seconds, INT, .doc = "deadline of a layer's weight transfer")                  \
-    ROW(eplb_transfer_chunk_bytes, INT, .doc = "size of one transfer message")                               \
-    ROW(eplb_transfer_inflight_bytes, INT, .doc = "bound of the bytes in flight")                            \
     ROW(eplb_max_bytes_per_step, INT, .doc = "bound of the bytes moved per forward")                         \
     ROW(eplb_max_moves_per_layer, INT, .doc = "bound of the moves of one layer")                             \
     ROW(eplb_expert_bytes, INT, .doc = "size of one expert's weights")                                       \
@@ -102,16 +188,10 @@
     ROW(eplb_min_tokens_per_layer, INT, .doc = "tokens a layer's window needs before it is planned for")     \
     ROW(eplb_cost_per_active_slot, REAL, .doc = "cost of a slot that receives a token")                      \
     ROW(eplb_cost_per_token, REAL, .doc = "cost of one token")                                               \
-    ROW(eplb_update_interval_steps, INT, .doc = "the update interval in forwards")                           \
-    ROW(initial_placement, TEXT, .doc = "file of the placement to start from")                               \
-    ROW(process_group, TEXT, .doc = "transport between the ranks")                                           \
     ROW(node_of_rank, TEXT, .doc = "the node that each rank runs on")                                        \
     ROW(on_rank_failure, TEXT, .doc = "what a rank's death means")                                           \
-    ROW(rank_silence_timeout_seconds, INT, .doc = "silence after which a rank is named")                     \
     ROW(enable_graph, BOOL, .doc = "replay captured decode graphs")                                          \
-    ROW(max_graph_batch, INT, .doc = "largest captured decode batch")                                        \
-    ROW(enable_schedule_overlap, BOOL, .doc = "schedule a forward while another runs")                       \
-    ROW(memory_limit, INT, .doc = "bound of a rank's memory plan")
+    ROW(max_graph_batch, INT, .doc = "largest captured decode batch")
 /* clang-format on */
 
 #define EPLB_OPTION_TABLE(ROW) \
@@ -127,6 +207,7 @@
 #define EPLB_COMMANDS(COMMAND)                              \
     COMMAND(TOP, "eplb", false, NULL)                       \
     COMMAND(PLAN, "eplb plan", true, NULL)                  \
+    COMMAND(RUN, "eplb run", true, NULL)                    \
     COMMAND(SHM_LS, "eplb shm ls", false, NULL)             \
     COMMAND(SHM_INSPECT, "eplb shm inspect", false, "NAME") \
     COMMAND(SHM_CLEAN, "eplb shm clean", false, NULL)       \

@@ -155,10 +155,28 @@ static enum eplb_status check_ranges(const struct eplb_options *options, struct 
     return EPLB_OK;
 }
 
+static enum eplb_status check_transfers(const struct eplb_options *options, struct eplb_error *error)
+{
+    if (options->eplb_transfer_inflight_bytes < options->eplb_transfer_chunk_bytes)
+        EPLB_FAIL(EPLB_INVALID,
+                  "eplb_transfer_inflight_bytes %s is below eplb_transfer_chunk_bytes %s: one "
+                  "message must be allowed",
+                  cite(options, EPLB_OPTION_eplb_transfer_inflight_bytes).text,
+                  cite(options, EPLB_OPTION_eplb_transfer_chunk_bytes).text);
+    /* A rank that waits out a transfer must not be taken for a silent one. */
+    if (options->rank_silence_timeout_seconds <= options->eplb_transfer_timeout_seconds)
+        EPLB_FAIL(EPLB_INVALID,
+                  "rank_silence_timeout_seconds %s must exceed eplb_transfer_timeout_seconds %s",
+                  cite(options, EPLB_OPTION_rank_silence_timeout_seconds).text,
+                  cite(options, EPLB_OPTION_eplb_transfer_timeout_seconds).text);
+    return EPLB_OK;
+}
+
 enum eplb_status eplb_options_check(const struct eplb_options *options, int64_t num_experts,
                                     int64_t num_workers, struct eplb_error *error)
 {
     EPLB_TRY(check_ranges(options, error));
+    EPLB_TRY(check_transfers(options, error));
     struct cited ep_size = cite(options, EPLB_OPTION_ep_size);
     if (num_experts < 1)
         EPLB_FAIL(EPLB_INVALID, "a MoE layer needs at least 1 expert, not %lld", (long long)num_experts);

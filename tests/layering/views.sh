@@ -17,9 +17,9 @@ complain() {
     failed=1
 }
 
-# Prints the folders that the list allows to a folder; fails when it has no line for it.
+# Prints the folders that the list allows to a folder, in one line or several of it; fails when there is none.
 allowed_to() {
-    grep -q "^$1:" "$allowed" && sed -n "s/^$1://p" "$allowed"
+    grep -q "^$1:" "$allowed" && sed -n "s/^$1://p" "$allowed" | tr '\n' ' '
 }
 
 headers_of() {

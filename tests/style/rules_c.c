@@ -73,6 +73,7 @@ static const struct purity pure_folders[] = {
     {"src/placement/", PLAIN},
     {"src/load/", PLAIN "stdio.h "},
     {"src/policy/", PLAIN "math.h "},
+    {"src/model/", PLAIN "immintrin.h math.h "},
     {"include/eplb/", " stdarg.h stdbool.h stddef.h stdint.h "},
 };
 

@@ -58,7 +58,16 @@ static void defaults_are_the_documented_ones(void **state)
     assert_int_equal(options.expert_parallel_degree, 0);
     assert_int_equal(options.enable_fused_mc2, -1);
     assert_int_equal(options.ep_size, 1);
+    assert_int_equal(options.eplb_update_interval_steps, 0);
+    assert_int_equal(options.eplb_transfer_timeout_seconds, 10);
+    assert_int_equal(options.eplb_transfer_chunk_bytes, 4 << 20);
+    assert_int_equal(options.eplb_transfer_inflight_bytes, 64 << 20);
+    assert_string_equal(options.initial_placement, "");
+    assert_false(options.enable_schedule_overlap);
     assert_string_equal(options.instance_name, "eplb");
+    assert_string_equal(options.process_group, "shm");
+    assert_int_equal(options.rank_silence_timeout_seconds, 30);
+    assert_int_equal(options.memory_limit, 0);
     for (int i = 0; i < EPLB_NUM_ENGINE_OPTIONS; i++)
         assert_false(eplb_options_was_given(&options, eplb_option_row(i)->name));
 }
@@ -87,7 +96,16 @@ static void every_option_is_set_in_its_own_field(void **state)
     must_set(&options, "expert_parallel_degree", "2", by_flag);
     must_set(&options, "enable_fused_mc2", "0", by_flag);
     must_set(&options, "ep_size", "16", by_flag);
+    must_set(&options, "eplb_update_interval_steps", "100", by_flag);
+    must_set(&options, "eplb_transfer_timeout_seconds", "3", by_flag);
+    must_set(&options, "eplb_transfer_chunk_bytes", "4294967296", by_flag);
+    must_set(&options, "eplb_transfer_inflight_bytes", "4611686018427387904", by_flag);
+    must_set(&options, "initial_placement", "a b.json", by_flag);
+    must_set(&options, "enable_schedule_overlap", "true", by_flag);
     must_set(&options, "instance_name", "blue", by_flag);
+    must_set(&options, "process_group", "shm", by_flag);
+    must_set(&options, "rank_silence_timeout_seconds", "4", by_flag);
+    must_set(&options, "memory_limit", "4611686018427387903", by_flag);
     assert_true(options.enable_eplb);
     assert_int_equal(options.redundant_experts_num, 2);
     assert_int_equal(options.eplb_update_interval, 300);
@@ -98,7 +116,16 @@ static void every_option_is_set_in_its_own_field(void **state)
     assert_int_equal(options.expert_parallel_degree, 2);
     assert_int_equal(options.enable_fused_mc2, 0);
     assert_int_equal(options.ep_size, 16);
+    assert_int_equal(options.eplb_update_interval_steps, 100);
+    assert_int_equal(options.eplb_transfer_timeout_seconds, 3);
+    assert_true(options.eplb_transfer_chunk_bytes == INT64_C(4294967296));
+    assert_true(options.eplb_transfer_inflight_bytes == INT64_C(4611686018427387904));
+    assert_string_equal(options.initial_placement, "a b.json");
+    assert_true(options.enable_schedule_overlap);
     assert_string_equal(options.instance_name, "blue");
+    assert_string_equal(options.process_group, "shm");
+    assert_int_equal(options.rank_silence_timeout_seconds, 4);
+    assert_true(options.memory_limit == INT64_C(4611686018427387903));
 }
 
 static void a_flag_wins_over_the_file_in_any_order(void **state)
@@ -367,6 +394,72 @@ static void instance_names_are_what_shared_memory_takes(void **state)
     }
 }
 
+static void wide_integers_keep_every_digit(void **state)
+{
+    (void)state;
+    struct eplb_options options = defaults();
+    /* A double could not tell this one from the limit. */
+    EXPECT_REFUSED(eplb_options_set(&options, "memory_limit", "4611686018427387905", by_flag, &error),
+                   EPLB_INVALID,
+                   "option memory_limit takes an integer in [0, 4611686018427387904], not "
+                   "\"4611686018427387905\" (flag)");
+    EXPECT_REFUSED(
+        eplb_options_set_int(&options, "memory_limit", -1, by_file, &error), EPLB_INVALID,
+        "option memory_limit takes an integer in [0, 4611686018427387904], not -1 (file conf.json)");
+    EXPECT_REFUSED(eplb_options_set_real(&options, "memory_limit", 5, by_file, &error), EPLB_INVALID,
+                   "option memory_limit takes an integer in [0, 4611686018427387904], not 5.0 (file "
+                   "conf.json)");
+    assert_int_equal(eplb_options_set_int(&options, "memory_limit", INT64_C(9007199254740993), by_file, NULL),
+                     EPLB_OK);
+    assert_true(options.memory_limit == INT64_C(9007199254740993));
+}
+
+static void paths_are_copied_whole_or_refused(void **state)
+{
+    (void)state;
+    struct eplb_options options = defaults();
+    char path[EPLB_OPTION_PATH + 1];
+    memset(path, 'p', sizeof path);
+    path[EPLB_OPTION_PATH] = '\0';
+    assert_int_equal(eplb_options_set(&options, "initial_placement", path, by_flag, NULL), EPLB_INVALID);
+    assert_string_equal(options.initial_placement, "");
+    path[EPLB_OPTION_PATH - 1] = '\0';
+    must_set(&options, "initial_placement", path, by_file);
+    assert_string_equal(options.initial_placement, path);
+    must_set(&options, "initial_placement", "", by_flag);
+    assert_string_equal(options.initial_placement, "");
+    EXPECT_REFUSED(eplb_options_set_int(&options, "initial_placement", 3, by_file, &error), EPLB_INVALID,
+                   "option initial_placement takes the name of a file, or nothing, not 3 (file conf.json)");
+}
+
+static void process_groups_that_are_not_built_are_refused(void **state)
+{
+    (void)state;
+    struct eplb_options options = defaults();
+    EXPECT_REFUSED(eplb_options_set(&options, "process_group", "mpi", by_flag, &error), EPLB_INVALID,
+                   "option process_group takes shm (there is no mpi, ucx, nccl or hccl yet), not \"mpi\" "
+                   "(flag)");
+}
+
+static void timeouts_and_sizes_of_transfers_fit_together(void **state)
+{
+    (void)state;
+    struct eplb_options options = defaults();
+    struct eplb_error error = {0};
+    must_set(&options, "rank_silence_timeout_seconds", "10", by_flag);
+    assert_int_equal(eplb_options_check(&options, 8, 0, &error), EPLB_INVALID);
+    assert_string_equal(
+        error.text,
+        "rank_silence_timeout_seconds 10 (flag) must exceed eplb_transfer_timeout_seconds 10 (default)");
+    must_set(&options, "rank_silence_timeout_seconds", "11", by_flag);
+    assert_int_equal(eplb_options_check(&options, 8, 0, NULL), EPLB_OK);
+    must_set(&options, "eplb_transfer_inflight_bytes", "4194303", by_file);
+    assert_int_equal(eplb_options_check(&options, 8, 0, &error), EPLB_INVALID);
+    assert_string_equal(error.text,
+                        "eplb_transfer_inflight_bytes 4194303 (file conf.json) is below "
+                        "eplb_transfer_chunk_bytes 4194304 (default): one message must be allowed");
+}
+
 static void unknown_and_reserved_names_are_refused(void **state)
 {
     (void)state;
@@ -378,12 +471,12 @@ static void unknown_and_reserved_names_are_refused(void **state)
     EXPECT_REFUSED(eplb_options_set_int(&options, "load", 5, by_file, &error), EPLB_USAGE,
                    "unknown option \"load\" (file conf.json); the nearest known name is ep_size");
     EXPECT_REFUSED(
-        eplb_options_set_text(&options, "process_group", "shm", by_file, &error), EPLB_UNSUPPORTED,
-        "option process_group is reserved (transport between the ranks) and not built yet; leave it "
+        eplb_options_set_text(&options, "node_of_rank", "0,1", by_file, &error), EPLB_UNSUPPORTED,
+        "option node_of_rank is reserved (the node that each rank runs on) and not built yet; leave it "
         "out (file conf.json)");
     EXPECT_REFUSED(
-        eplb_options_refuse("memory_limit", "null", by_file, &error), EPLB_UNSUPPORTED,
-        "option memory_limit is reserved (bound of a rank's memory plan) and not built yet; leave it out "
+        eplb_options_refuse("max_graph_batch", "null", by_file, &error), EPLB_UNSUPPORTED,
+        "option max_graph_batch is reserved (largest captured decode batch) and not built yet; leave it out "
         "(file conf.json)");
     struct eplb_options untouched = defaults();
     assert_memory_equal(&options.sources, &untouched.sources, sizeof options.sources);
@@ -393,9 +486,6 @@ static void every_plus_name_is_reserved(void **state)
 {
     (void)state;
     static const char *const names[] = {"eplb_replica_routing",
-                                        "eplb_transfer_timeout_seconds",
-                                        "eplb_transfer_chunk_bytes",
-                                        "eplb_transfer_inflight_bytes",
                                         "eplb_max_bytes_per_step",
                                         "eplb_max_moves_per_layer",
                                         "eplb_expert_bytes",
@@ -406,16 +496,10 @@ static void every_plus_name_is_reserved(void **state)
                                         "eplb_min_tokens_per_layer",
                                         "eplb_cost_per_active_slot",
                                         "eplb_cost_per_token",
-                                        "eplb_update_interval_steps",
-                                        "initial_placement",
-                                        "process_group",
                                         "node_of_rank",
                                         "on_rank_failure",
-                                        "rank_silence_timeout_seconds",
                                         "enable_graph",
-                                        "max_graph_batch",
-                                        "enable_schedule_overlap",
-                                        "memory_limit"};
+                                        "max_graph_batch"};
     struct eplb_options options = defaults();
     assert_int_equal(sizeof names / sizeof names[0], EPLB_NUM_OPTIONS - EPLB_NUM_BUILT_OPTIONS);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -548,7 +632,7 @@ static void options_without_effect_are_listed(void **state)
 static void take_line(void *context, const struct eplb_log_record *record)
 {
     assert_int_equal(record->level, EPLB_LOG_INFO);
-    eplb_log_format(record, context, 1024);
+    assert_true(eplb_log_format(record, context, 2048) < 2048);
 }
 
 static void the_line_at_start_has_every_value_and_source(void **state)
@@ -559,16 +643,21 @@ static void the_line_at_start_has_every_value_and_source(void **state)
     assert_int_equal(eplb_options_set_int(&options, "eplb_update_interval", 300, by_file, NULL), EPLB_OK);
     assert_int_equal(eplb_options_set_int(&options, "redundant_experts_num", 2, by_file, NULL), EPLB_OK);
     must_set(&options, "eplb_policy_kind", "a|b", by_flag);
-    char line[1024] = "";
+    char line[2048] = "";
     struct eplb_log_sink sink = {.size = sizeof sink, .context = line, .write = take_line};
     eplb_options_log(&options, &sink);
-    assert_string_equal(line,
-                        "EPLB options | enable_eplb=true (file conf.json) | redundant_experts_num=2 (file "
-                        "conf.json) | eplb_update_interval=300 (file conf.json) | "
-                        "eplb_min_peak_load_improvement=0.05 (default) | eplb_policy_kind=a/b (flag) | "
-                        "eplb_use_decode_only_load=false (default) | eplb_prepare_timeout_seconds=30 "
-                        "(default) | expert_parallel_degree=0 (default) | enable_fused_mc2=-1 (default) | "
-                        "ep_size=1 (default) | instance_name=eplb (default)");
+    assert_string_equal(
+        line, "EPLB options | enable_eplb=true (file conf.json) | redundant_experts_num=2 (file "
+              "conf.json) | eplb_update_interval=300 (file conf.json) | "
+              "eplb_min_peak_load_improvement=0.05 (default) | eplb_policy_kind=a/b (flag) | "
+              "eplb_use_decode_only_load=false (default) | eplb_prepare_timeout_seconds=30 "
+              "(default) | expert_parallel_degree=0 (default) | enable_fused_mc2=-1 (default) | "
+              "ep_size=1 (default) | eplb_update_interval_steps=0 (default) | "
+              "eplb_transfer_timeout_seconds=10 (default) | eplb_transfer_chunk_bytes=4194304 "
+              "(default) | eplb_transfer_inflight_bytes=67108864 (default) | initial_placement= "
+              "(default) | enable_schedule_overlap=false (default) | instance_name=eplb (default) | "
+              "process_group=shm (default) | rank_silence_timeout_seconds=30 (default) | "
+              "memory_limit=0 (default)");
     eplb_options_log(&options, NULL);
 }
 
@@ -591,6 +680,10 @@ int main(void)
         cmocka_unit_test(names_fit_their_buffer),
         cmocka_unit_test(instance_names_are_words),
         cmocka_unit_test(instance_names_are_what_shared_memory_takes),
+        cmocka_unit_test(wide_integers_keep_every_digit),
+        cmocka_unit_test(paths_are_copied_whole_or_refused),
+        cmocka_unit_test(process_groups_that_are_not_built_are_refused),
+        cmocka_unit_test(timeouts_and_sizes_of_transfers_fit_together),
         cmocka_unit_test(unknown_and_reserved_names_are_refused),
         cmocka_unit_test(every_plus_name_is_reserved),
         cmocka_unit_test(a_long_value_is_cut_in_the_sentence),

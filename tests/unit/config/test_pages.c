@@ -57,7 +57,16 @@ static void the_dump_of_the_defaults(void **state)
                       "  \"expert_parallel_degree\": 0,\n"
                       "  \"enable_fused_mc2\": -1,\n"
                       "  \"ep_size\": 1,\n"
+                      "  \"eplb_update_interval_steps\": 0,\n"
+                      "  \"eplb_transfer_timeout_seconds\": 10,\n"
+                      "  \"eplb_transfer_chunk_bytes\": 4194304,\n"
+                      "  \"eplb_transfer_inflight_bytes\": 67108864,\n"
+                      "  \"initial_placement\": \"\",\n"
+                      "  \"enable_schedule_overlap\": false,\n"
                       "  \"instance_name\": \"eplb\",\n"
+                      "  \"process_group\": \"shm\",\n"
+                      "  \"rank_silence_timeout_seconds\": 30,\n"
+                      "  \"memory_limit\": 0,\n"
                       "  \"sources\": {\n"
                       "    \"enable_eplb\": \"default\",\n"
                       "    \"redundant_experts_num\": \"default\",\n"
@@ -69,7 +78,16 @@ static void the_dump_of_the_defaults(void **state)
                       "    \"expert_parallel_degree\": \"default\",\n"
                       "    \"enable_fused_mc2\": \"default\",\n"
                       "    \"ep_size\": \"default\",\n"
-                      "    \"instance_name\": \"default\"\n"
+                      "    \"eplb_update_interval_steps\": \"default\",\n"
+                      "    \"eplb_transfer_timeout_seconds\": \"default\",\n"
+                      "    \"eplb_transfer_chunk_bytes\": \"default\",\n"
+                      "    \"eplb_transfer_inflight_bytes\": \"default\",\n"
+                      "    \"initial_placement\": \"default\",\n"
+                      "    \"enable_schedule_overlap\": \"default\",\n"
+                      "    \"instance_name\": \"default\",\n"
+                      "    \"process_group\": \"default\",\n"
+                      "    \"rank_silence_timeout_seconds\": \"default\",\n"
+                      "    \"memory_limit\": \"default\"\n"
                       "  }\n"
                       "}\n");
 }
@@ -216,7 +234,7 @@ static void the_manual_page_is_roff(void **state)
     assert_non_null(strstr(page.text, "Default: 1.\nFixed when the manager is created.\n"));
     assert_non_null(strstr(page.text, "Fixed when the worker starts.\n"));
     assert_non_null(strstr(page.text, ".SH RESERVED OPTIONS\n"));
-    assert_non_null(strstr(page.text, ".TP\n\\fB\\-\\-memory_limit\\fR\nbound of a rank's memory plan\n"));
+    assert_non_null(strstr(page.text, ".TP\n\\fB\\-\\-enable_graph\\fR\nreplay captured decode graphs\n"));
     assert_non_null(strstr(page.text, ".SH EXIT STATUS\n.TP\n0\nok\n.TP\n1\ninternal error; "));
     assert_non_null(strstr(page.text, ".TP\n7\ninstance name in use\n.TP\n130, 143\nended by a signal\n"));
     assert_non_null(strstr(page.text, ".SH EXAMPLES\n.nf\neplb plan \\-\\-load=a.json\n\\&'quoted'\n.fi\n"));

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The eplb authors */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "engine/layout.h"
+#include "engine/records.h"
+#include "wire/bytes.h"
+
+/* The arrays of a setup are used where they lie in the record. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a machine with little-endian integers");
+_Static_assert(EPLB_SETUP_ARRAYS % sizeof(int64_t) == 0, "the rates are aligned");
+
+/* The int32 members and where they are. */
+#define SETUP_NUMBERS(NUMBER)                                  \
+    NUMBER(model.vocab_size, VOCAB_SIZE)                       \
+    NUMBER(model.hidden_size, HIDDEN_SIZE)                     \
+    NUMBER(model.num_layers, NUM_LAYERS)                       \
+    NUMBER(model.num_heads, NUM_HEADS)                         \
+    NUMBER(model.head_dim, HEAD_DIM)                           \
+    NUMBER(model.kv_window, KV_WINDOW)                         \
+    NUMBER(model.num_experts, NUM_EXPERTS)                     \
+    NUMBER(model.top_k, TOP_K)                                 \
+    NUMBER(model.expert_hidden_size, EXPERT_HIDDEN_SIZE)       \
+    NUMBER(model.shared_hidden_size, SHARED_HIDDEN_SIZE)       \
+    NUMBER(max_rows, MAX_ROWS)                                 \
+    NUMBER(num_caches, NUM_CACHES)                             \
+    NUMBER(eplb, EPLB)                                         \
+    NUMBER(decode_only_load, DECODE_ONLY_LOAD)                 \
+    NUMBER(fused_mc2, FUSED_MC2)                               \
+    NUMBER(transfer_timeout_seconds, TRANSFER_TIMEOUT_SECONDS) \
+    NUMBER(verify, VERIFY)                                     \
+    NUMBER(inject, INJECT)                                     \
+    NUMBER(skew_phases, SKEW_PHASES)
+
+static size_t rates_of_phase(const struct eplb_shape *shape)
+{
+    return (size_t)shape->num_layers * (size_t)shape->num_experts;
+}
+
+static size_t initial_offset(const struct eplb_shape *shape, int32_t phases)
+{
+    return EPLB_SETUP_ARRAYS + (size_t)phases * rates_of_phase(shape) * sizeof(int64_t);
+}
+
+/** Phases are within their range: nothing here passes 2^63. */
+static size_t setup_size(const struct eplb_shape *shape, int32_t phases)
+{
+    EPLB_ASSERT(phases >= 0 && phases <= EPLB_MAX_SKEW_PHASES);
+    size_t table = (size_t)shape->num_layers * (size_t)shape->num_slots;
+    return initial_offset(shape, phases) + table * sizeof(int32_t);
+}
+
+/* -------------------------------------------------------------------------------------- checks */
+
+/** The same shape for both: a setup of another run is recognised before its arrays are looked at. */
+static enum eplb_status check_shape(const struct eplb_run_setup *setup, int32_t ep_size, int32_t redundant,
+                                    const struct eplb_shape *shape, struct eplb_error *error)
+{
+    if (setup->model.num_layers != shape->num_layers || setup->model.num_experts != shape->num_experts ||
+        ep_size != shape->ep_size || redundant != shape->redundant_experts_num)
+        EPLB_FAIL(
+            EPLB_INVALID,
+            "setup: %d layers, %d experts, %d ranks and %d redundant slots each; this run has %d, %d, %d "
+            "and %d",
+            setup->model.num_layers, setup->model.num_experts, ep_size, redundant, shape->num_layers,
+            shape->num_experts, shape->ep_size, shape->redundant_experts_num);
+    return EPLB_OK;
+}
+
+struct range {
+    const char *name;
+    int64_t value, low, high;
+};
+
+static enum eplb_status check_numbers(const struct eplb_run_setup *setup, struct eplb_error *error)
+{
+    int32_t phases_from = setup->routing == EPLB_ROUTING_SKEW ? 1 : 0;
+    int32_t phases_to = setup->routing == EPLB_ROUTING_SKEW ? EPLB_MAX_SKEW_PHASES : 0;
+    const struct range ranges[] = {
+        {"max_rows", setup->max_rows, 1, INT32_MAX},
+        {"num_caches", setup->num_caches, 1, setup->max_rows},
+        {"eplb", setup->eplb, 0, 1},
+        {"decode_only_load", setup->decode_only_load, 0, 1},
+        {"fused_mc2", setup->fused_mc2, 0, 0},
+        {"transfer_timeout_seconds", setup->transfer_timeout_seconds, 1, INT32_MAX},
+        {"transfer_chunk_bytes", setup->transfer_chunk_bytes, 1, INT64_MAX},
+        {"transfer_inflight_bytes", setup->transfer_inflight_bytes, setup->transfer_chunk_bytes, INT64_MAX},
+        {"engine_pid", setup->engine_pid, 1, INT32_MAX},
+        {"verify", setup->verify, 0, 1},
+        {"inject", setup->inject, 0, 1},
+        {"routing", setup->routing, EPLB_ROUTING_MODEL, EPLB_ROUTING_SKEW},
+        {"skew_phases", setup->skew_phases, phases_from, phases_to},
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (ranges[i].value < ranges[i].low || ranges[i].value > ranges[i].high)
+            EPLB_FAIL(EPLB_INVALID, "setup: %s is %lld; allowed is %lld to %lld", ranges[i].name,
+                      (long long)ranges[i].value, (long long)ranges[i].low, (long long)ranges[i].high);
+    return EPLB_OK;
+}
+
+/** As eplb_skewed_routes_create, which would tell it later. */
+static enum eplb_status check_rates(const struct eplb_run_setup *setup, int32_t phase, int32_t layer,
+                                    const int64_t *rates, struct eplb_error *error)
+{
+    int64_t sum = 0;
+    int32_t positive = 0;
+    for (int32_t expert = 0; expert < setup->model.num_experts; expert++) {
+        if (rates[expert] < 0 || rates[expert] > EPLB_MAX_LOAD - sum)
+            EPLB_FAIL(
+                EPLB_INVALID,
+                "setup: phase %d, layer %d, expert %d: rate %lld; allowed is 0 or more, and at most 2^62 "
+                "for the layer's sum",
+                phase, layer, expert, (long long)rates[expert]);
+        sum += rates[expert];
+        positive += rates[expert] > 0;
+    }
+    if (positive < setup->model.top_k)
+        EPLB_FAIL(EPLB_INVALID,
+                  "setup: phase %d, layer %d: %d rates are positive; at least %d, the top_k, are needed",
+                  phase, layer, positive, setup->model.top_k);
+    return EPLB_OK;
+}
+
+static enum eplb_status check_arrays(const struct eplb_run_setup *setup, const struct eplb_shape *shape,
+                                     struct eplb_error *error)
+{
+    size_t phase_rates = rates_of_phase(shape);
+    for (int32_t phase = 0; phase < setup->skew_phases; phase++)
+        for (int32_t layer = 0; layer < shape->num_layers; layer++)
+            EPLB_TRY(check_rates(setup, phase, layer,
+                                 setup->skew_rates + (size_t)phase * phase_rates +
+                                     (size_t)layer * (size_t)shape->num_experts,
+                                 error));
+    for (int32_t layer = 0; layer < shape->num_layers; layer++) {
+        struct eplb_error table;
+        const int32_t *ids = setup->initial + (size_t)layer * (size_t)shape->num_slots;
+        if (eplb_placement_check(shape, ids, &table) != EPLB_OK)
+            EPLB_FAIL(EPLB_INVALID, "setup: the table of layer %d is not legal: %s", layer, table.text);
+    }
+    return EPLB_OK;
+}
+
+enum eplb_status eplb_setup_check(const struct eplb_run_setup *setup, const struct eplb_shape *shape,
+                                  struct eplb_error *error)
+{
+    EPLB_TRY(check_shape(setup, shape->ep_size, shape->redundant_experts_num, shape, error));
+    EPLB_TRY(eplb_model_config_check(&setup->model, error));
+    EPLB_TRY(check_numbers(setup, error));
+    return check_arrays(setup, shape, error);
+}
+
+/* ------------------------------------------------------------------------------ encode, decode */
+
+size_t eplb_setup_bytes(const struct eplb_run_setup *setup, const struct eplb_shape *shape)
+{
+    return setup_size(shape, setup->skew_phases);
+}
+
+void eplb_setup_encode(const struct eplb_run_setup *setup, const struct eplb_shape *shape, void *bytes)
+{
+    unsigned char *record = bytes;
+    EPLB_ASSERT(eplb_setup_check(setup, shape, NULL) == EPLB_OK);
+#define PUT_NUMBER(member, name) eplb_put_u32(record + EPLB_SETUP_##name, (uint32_t)setup->member);
+    SETUP_NUMBERS(PUT_NUMBER)
+#undef PUT_NUMBER
+    eplb_put_u32(record + EPLB_SETUP_EP_SIZE, (uint32_t)shape->ep_size);
+    eplb_put_u32(record + EPLB_SETUP_REDUNDANT_EXPERTS_NUM, (uint32_t)shape->redundant_experts_num);
+    eplb_put_u32(record + EPLB_SETUP_ROUTING, (uint32_t)setup->routing);
+    eplb_put_u64(record + EPLB_SETUP_MODEL_SEED, setup->model.seed);
+    eplb_put_u64(record + EPLB_SETUP_SKEW_SEED, setup->skew_seed);
+    eplb_put_u64(record + EPLB_SETUP_SKEW_PERIOD, setup->skew_period);
+    eplb_put_u64(record + EPLB_SETUP_TRANSFER_CHUNK_BYTES, (uint64_t)setup->transfer_chunk_bytes);
+    eplb_put_u64(record + EPLB_SETUP_TRANSFER_INFLIGHT_BYTES, (uint64_t)setup->transfer_inflight_bytes);
+    eplb_put_u64(record + EPLB_SETUP_ENGINE_PID, (uint64_t)setup->engine_pid);
+
+    size_t initial = initial_offset(shape, setup->skew_phases);
+    if (setup->skew_phases > 0)
+        memcpy(record + EPLB_SETUP_ARRAYS, setup->skew_rates, initial - EPLB_SETUP_ARRAYS);
+    memcpy(record + initial, setup->initial, setup_size(shape, setup->skew_phases) - initial);
+}
+
+/** Everything but the arrays. */
+static struct eplb_run_setup get_setup(const unsigned char *record)
+{
+    struct eplb_run_setup setup = {
+        .model.seed = eplb_get_u64(record + EPLB_SETUP_MODEL_SEED),
+        .transfer_chunk_bytes = eplb_get_i64(record + EPLB_SETUP_TRANSFER_CHUNK_BYTES),
+        .transfer_inflight_bytes = eplb_get_i64(record + EPLB_SETUP_TRANSFER_INFLIGHT_BYTES),
+        .engine_pid = eplb_get_i64(record + EPLB_SETUP_ENGINE_PID),
+        .routing = (enum eplb_routing)eplb_get_u32(record + EPLB_SETUP_ROUTING),
+        .skew_seed = eplb_get_u64(record + EPLB_SETUP_SKEW_SEED),
+        .skew_period = eplb_get_u64(record + EPLB_SETUP_SKEW_PERIOD),
+    };
+#define GET_NUMBER(member, name) setup.member = eplb_get_i32(record + EPLB_SETUP_##name);
+    SETUP_NUMBERS(GET_NUMBER)
+#undef GET_NUMBER
+    return setup;
+}
+
+enum eplb_status eplb_setup_decode(const void *bytes, size_t size, const struct eplb_shape *shape,
+                                   struct eplb_run_setup *setup, struct eplb_error *error)
+{
+    const unsigned char *record = bytes;
+    EPLB_ASSERT((uintptr_t)bytes % sizeof(int64_t) == 0);
+    if (size < EPLB_SETUP_ARRAYS)
+        EPLB_FAIL(EPLB_INVALID, "setup: %zu bytes; at least %d are needed", size, EPLB_SETUP_ARRAYS);
+    struct eplb_run_setup decoded = get_setup(record);
+    EPLB_TRY(check_shape(&decoded, eplb_get_i32(record + EPLB_SETUP_EP_SIZE),
+                         eplb_get_i32(record + EPLB_SETUP_REDUNDANT_EXPERTS_NUM), shape, error));
+    EPLB_TRY(eplb_model_config_check(&decoded.model, error));
+    EPLB_TRY(check_numbers(&decoded, error));
+    if (size != setup_size(shape, decoded.skew_phases))
+        EPLB_FAIL(EPLB_INVALID, "setup: %zu bytes; this shape and %d phases need %zu", size,
+                  decoded.skew_phases, setup_size(shape, decoded.skew_phases));
+    if (decoded.skew_phases > 0)
+        decoded.skew_rates = (const int64_t *)(const void *)(record + EPLB_SETUP_ARRAYS);
+    decoded.initial = (const int32_t *)(const void *)(record + initial_offset(shape, decoded.skew_phases));
+    EPLB_TRY(check_arrays(&decoded, shape, error));
+    *setup = decoded;
+    return EPLB_OK;
+}
