@@ -47,11 +47,12 @@ man: all ## Write the manual pages (eplb.1 and one per command) to build/release
 exports: all ## Rewrite the list of symbols that libeplb.so exports, after an intended change
 	sh tests/symbols/exported.sh --update $(RELEASE)/libeplb.so tests/symbols/exported.txt
 
-soak: ## Run the simulator over 50000 seeds, and ten million messages between two processes
+soak: ## Run the simulator over 50000 seeds, ten million messages between processes, and whole recordings
 	sh scripts/deps.sh build test
 	cmake --preset release -DEPLB_BUILD_TESTS=ON
 	cmake --build --preset release --target sim_soak
 	cmake --build --preset release --target channel_soak
+	cmake --build --preset release --target trace_soak
 
 full: ## Everything that CI runs, the soak, and the bare Debian test (needs root)
 	bash .ci/run

@@ -4,11 +4,12 @@
 include(GNUInstallDirs)
 
 set(EPLB_MAN_PAGES ${CMAKE_BINARY_DIR}/eplb.1 ${CMAKE_BINARY_DIR}/eplb-plan.1 ${CMAKE_BINARY_DIR}/eplb-run.1
-                   ${CMAKE_BINARY_DIR}/eplb-shm.1)
+                   ${CMAKE_BINARY_DIR}/eplb-replay.1 ${CMAKE_BINARY_DIR}/eplb-shm.1)
 add_custom_command(OUTPUT ${EPLB_MAN_PAGES}
   COMMAND eplb --man > ${CMAKE_BINARY_DIR}/eplb.1
   COMMAND eplb plan --man > ${CMAKE_BINARY_DIR}/eplb-plan.1
   COMMAND eplb run --man > ${CMAKE_BINARY_DIR}/eplb-run.1
+  COMMAND eplb replay --man > ${CMAKE_BINARY_DIR}/eplb-replay.1
   COMMAND eplb shm --man > ${CMAKE_BINARY_DIR}/eplb-shm.1
   DEPENDS eplb VERBATIM)
 add_custom_target(man ALL DEPENDS ${EPLB_MAN_PAGES})

@@ -28,8 +28,9 @@
 extern "C" {
 #endif
 
-struct eplb_group;   /* eplb/group.h */
-struct eplb_metrics; /* eplb/metrics.h */
+struct eplb_group;            /* eplb/group.h */
+struct eplb_metrics;          /* eplb/metrics.h */
+struct eplb_manager_observer; /* below */
 
 /** Parameters. Set by eplb_manager_params_init, then changed by the host; values are copied at create. */
 struct eplb_manager_params {
@@ -53,6 +54,8 @@ struct eplb_manager_params {
     const struct eplb_group *group;  /**< For the decision record only; outlives the manager. No default. */
     const struct eplb_log_sink *log; /**< Outlives the manager; NULL: no log. */
     const struct eplb_clock *clock;  /**< Outlives the manager; default the system's. */
+    const struct eplb_manager_observer *observer; /**< Sees every event and action; outlives the manager;
+                                                       NULL (default): nobody does. */
 };
 
 /** Writes the defaults. */
@@ -162,6 +165,88 @@ EPLB_API void eplb_manager_status(struct eplb_manager *manager, struct eplb_mana
  * @return its generation. Thread-safe
  */
 EPLB_API uint64_t eplb_manager_placement(struct eplb_manager *manager, int32_t layer, int32_t *expert_ids);
+
+/** What the manager's core is told. Values are stable. */
+enum eplb_manager_event_type {
+    EPLB_MANAGER_SUBMIT = 0,      /**< The forward `seq` is about to be handed out: asks for its command. */
+    EPLB_MANAGER_DROPPED = 1,     /**< `seq` will not be run; no rank was given it. */
+    EPLB_MANAGER_OUTPUTS = 2,     /**< `seq` came back. */
+    EPLB_MANAGER_POLICY_DONE = 3, /**< The policy run ended with `status`. */
+    EPLB_MANAGER_RANK_DEAD = 4,   /**< `rank` is dead. */
+    EPLB_MANAGER_TICK = 5,        /**< Nothing but the time. */
+};
+
+/** One event. What is not of its type is 0. Arrays are borrowed. */
+struct eplb_manager_event {
+    enum eplb_manager_event_type type;        /**< Which one. */
+    uint64_t seq;                             /**< SUBMIT, DROPPED, OUTPUTS: the forward. */
+    const struct eplb_dp_batch *batches;      /**< SUBMIT: [num_batches]. */
+    int32_t num_batches;                      /**< SUBMIT. */
+    int warmup;                               /**< SUBMIT: 1 for graph warm-up or capture. */
+    const struct eplb_worker_output *outputs; /**< OUTPUTS: [num_outputs], prefix NULL where one lacks. */
+    int32_t num_outputs;                      /**< OUTPUTS. */
+    enum eplb_status status;                  /**< POLICY_DONE: how the run ended. */
+    const char *reason;                       /**< POLICY_DONE: the policy's sentence when it failed. */
+    int32_t rank;                             /**< RANK_DEAD. */
+    const struct eplb_benefit *benefits;      /**< POLICY_DONE, for observers: the verdicts [num_layers]. */
+    const int32_t *candidates;                /**< POLICY_DONE, for observers: [num_layers][num_slots]. */
+};
+
+/** What the core asks for or tells. Values are stable. */
+enum eplb_manager_action_type {
+    EPLB_MANAGER_COMMAND = 0,      /**< Hand out `command` with the forward. */
+    EPLB_MANAGER_OPEN_RECORD = 1,  /**< Open the decision record of `token`, before the command goes out. */
+    EPLB_MANAGER_ABORT_RECORD = 2, /**< Abort it unless decided. */
+    EPLB_MANAGER_RUN_POLICY = 3,   /**< Run the policy outside locks; POLICY_DONE tells its end. */
+    EPLB_MANAGER_COMMITTED = 4,    /**< `layer` runs the new placement from `generation` on. */
+    EPLB_MANAGER_ABORTED = 5,      /**< `layer` was given up in this round: `why`. */
+    EPLB_MANAGER_STOP = 6,         /**< The run must end: `error`. */
+};
+
+/** Why a layer was given up. Values are stable. */
+enum eplb_abort_reason {
+    EPLB_ABORT_FAILED = 0,    /**< A rank reported a failed prepare. */
+    EPLB_ABORT_TIMEOUT = 1,   /**< Not all ranks prepared in time. */
+    EPLB_ABORT_KEPT = 2,      /**< The ranks voted the activation down. */
+    EPLB_ABORT_STALE = 3,     /**< A ready layer no longer passes the gate. */
+    EPLB_ABORT_RANK_DEAD = 4, /**< A rank died. */
+};
+
+/** The text of a reason; "unknown" for a value that is none. Thread-safe. */
+EPLB_API const char *eplb_abort_reason_text(enum eplb_abort_reason why);
+
+/** One action. What is not of its type is 0, and layer EPLB_NO_LAYER. Pointers are borrowed. */
+struct eplb_manager_action {
+    enum eplb_manager_action_type type; /**< Which one. */
+    const struct eplb_command *command; /**< COMMAND. */
+    struct eplb_activation_token token; /**< OPEN_RECORD, ABORT_RECORD. */
+    int32_t layer;                      /**< COMMITTED, ABORTED: layer row. */
+    uint64_t generation;                /**< COMMITTED. */
+    enum eplb_abort_reason why;         /**< ABORTED. */
+    int64_t wait_ns;                    /**< COMMITTED: from the activation's hand-out to the last report. */
+    const struct eplb_error *error;     /**< STOP. */
+    const int32_t *expert_ids;          /**< COMMITTED: the new table [num_slots]. */
+};
+
+/**
+ * Sees what goes into a manager's core and what comes out of it, all of it and in order: enough to run
+ * the same again. Owned by the host; it outlives the manager. A function that is NULL is not called.
+ *
+ * `start` is called once by eplb_manager_create, in its thread. The others are called with the manager's
+ * lock held, one at a time, from whichever thread tells the manager something or from the manager's own:
+ * every forward waits for them, so they do not block for long, and they must not call the manager. What
+ * their arguments point to is valid until they return. They change nothing.
+ */
+struct eplb_manager_observer {
+    size_t size;   /**< sizeof(struct eplb_manager_observer). */
+    void *context; /**< First argument of the functions. */
+    /** The manager's parameters, checked. The manager may still fail to start. */
+    void (*start)(void *context, const struct eplb_manager_params *params);
+    /** The core is about to take an event at `now`, a time of the manager's clock. */
+    void (*event)(void *context, const struct eplb_manager_event *event, int64_t now);
+    /** What the core did about the last event, an action at a time; about most, it does nothing. */
+    void (*action)(void *context, const struct eplb_manager_action *action);
+};
 
 #ifdef __cplusplus
 }

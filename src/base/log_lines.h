@@ -29,6 +29,8 @@
          "mc2_mode", "changed_slots", "p2p_messages", "transfer_ms", "activation_ms", "total_ms", "outcome", \
          "reason")                                                                                           \
     LINE(PLACEMENT_BENEFIT, INFO, "EPLB placement benefit", 7, "layer", "policy", "current_peak",            \
-         "candidate_peak", "improvement", "threshold", "verdict")
+         "candidate_peak", "improvement", "threshold", "verdict")                                            \
+    LINE(PLACEMENT_OUTCOME, INFO, "EPLB placement outcome", 7, "layer", "generation", "forwards",            \
+         "predicted_peak", "even_split_peak", "measured_peak", "mean")
 
 #endif

@@ -24,6 +24,7 @@ struct eplb_subcommand {
 
 extern const struct eplb_subcommand eplb_subcommand_plan;
 extern const struct eplb_subcommand eplb_subcommand_run;
+extern const struct eplb_subcommand eplb_subcommand_replay;
 extern const struct eplb_subcommand eplb_subcommand_shm;
 
 /** The command with which eplb run starts its workers. */

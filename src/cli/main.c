@@ -8,7 +8,7 @@
 #include "base/nearest.h"
 
 static const struct eplb_subcommand *const subcommands[] = {&eplb_subcommand_plan, &eplb_subcommand_run,
-                                                            &eplb_subcommand_shm};
+                                                            &eplb_subcommand_replay, &eplb_subcommand_shm};
 
 enum { NUM_SUBCOMMANDS = sizeof subcommands / sizeof subcommands[0] };
 
@@ -23,14 +23,16 @@ static const struct eplb_command_doc top_doc = {
         "used.\n"
         "\n"
         "Commands: plan computes placements for a recorded load; run serves a MoE model with an engine and "
-        "one process per EP rank, and rebalances it meanwhile; shm shows the shared memory of runs and "
-        "removes what dead ones have left.\n"
+        "one process per EP rank, and rebalances it meanwhile; replay scores plans on the load that came "
+        "after them, or repeats a recorded run; shm shows the shared memory of runs and removes what dead "
+        "ones have left.\n"
         "\n"
         "Exit codes: 0 ok; 1 internal or input/output error; 2 wrong input or usage; 3 verification failed; "
         "4 a rank died; 5 a rank is silent, or a process that holds the lock of the shared memory is "
         "stopped; 6 shared memory of another layout; 7 instance name in use; 130, 143 ended by a signal.",
     .examples = "eplb plan --load=load.json --ep_size=8\n"
                 "eplb run --enable_eplb --ep_size=4 --eplb_update_interval_steps=100\n"
+                "eplb replay --load=load.csv --ep_size=8\n"
                 "eplb shm ls\n"
                 "eplb plan --help\n",
 };

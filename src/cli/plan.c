@@ -11,12 +11,11 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "cli/config_file.h"
+#include "base/nearest.h"
 #include "cli/plan_summary.h"
-#include "eplb/policy.h"
+#include "cli/planning.h"
 #include "os/file.h"
-#include "trace/load_file.h"
-#include "trace/placement_file.h"
+#include "trace/ids_file.h"
 
 static const struct eplb_command_doc plan_doc = {
     .command = EPLB_COMMAND_PLAN,
@@ -34,13 +33,17 @@ static const struct eplb_command_doc plan_doc = {
         "The load is what the recording says; how it falls on the slots of the current placement was not "
         "recorded, so every expert's load counts as split evenly over its replicas.\n"
         "\n"
+        "Of routed ids (NAME.ids.u8 or NAME.ids.u16, with NAME.json beside them) each phase counts as one "
+        "step, with all of its tokens added up: --phase names one, --step counts them from 0.\n"
+        "\n"
         "Here enable_eplb is true unless it is given. Given as false, there are no redundant slots and "
         "nothing "
         "is planned: the current placement is written.",
     .examples =
         "eplb plan --load=load.json --ep_size=8 > placement.json\n"
         "eplb plan --load=load.csv --ep_size=16 --redundant_experts_num=2 --step=last --output=next.json\n"
-        "eplb plan --load=load.npy --ep_size=8 --current=placement.json --keep_unpublished\n",
+        "eplb plan --load=load.npy --ep_size=8 --current=placement.json --keep_unpublished\n"
+        "eplb plan --load=recorded.ids.u8 --phase=law --ep_size=8 --output=law.json\n",
 };
 
 /** Everything of one call; freed as a whole. */
@@ -70,21 +73,6 @@ static void plan_free(struct plan *plan)
     eplb_load_free(&plan->load);
 }
 
-static enum eplb_status read_options(struct plan *plan, int argc, char **argv, struct eplb_error *error)
-{
-    struct eplb_source unless_given = {.kind = EPLB_SOURCE_DEFAULT};
-    eplb_config_init(&plan->config, EPLB_COMMAND_PLAN);
-    EPLB_TRY(eplb_options_set_bool(&plan->config.options, "enable_eplb", true, unless_given, error));
-    EPLB_TRY(eplb_config_parse(&plan->config, argc, argv, error));
-    if (plan->config.own.config_json_file == NULL)
-        return EPLB_OK;
-    char unused[EPLB_UNUSED_KEYS_TEXT];
-    EPLB_TRY(eplb_config_file_read(plan->config.own.config_json_file, &plan->config, unused, error));
-    if (unused[0] != '\0')
-        eplb_cli_note("%s: keys that are not used here: %s", plan->config.own.config_json_file, unused);
-    return EPLB_OK;
-}
-
 /** The row of the step that --step names. */
 static enum eplb_status find_step(const struct plan *plan, int32_t *row, struct eplb_error *error)
 {
@@ -110,99 +98,63 @@ static enum eplb_status find_step(const struct plan *plan, int32_t *row, struct 
               load->step_ids[load->num_steps - 1]);
 }
 
-/** Forwards a status; a sentence that names no file gets the name. */
-static enum eplb_status name_file(enum eplb_status status, const char *path, const struct eplb_error *reason,
-                                  struct eplb_error *error)
+/** The row of the phase that --phase names: of routed ids, each phase is a step with its name as label. */
+static enum eplb_status find_phase(const struct plan *plan, int32_t *row, struct eplb_error *error)
 {
-    if (status != EPLB_OK)
-        EPLB_FAIL(status, "%s: %s", eplb_input_name(path), reason->text);
+    const struct eplb_load *load = &plan->load;
+    const char *file = eplb_input_name(plan->config.own.load);
+    const char *name = plan->config.own.phase;
+    const char *labels[EPLB_MAX_IDS_PHASES];
+    if (!eplb_ids_is_name(plan->config.own.load))
+        EPLB_FAIL(EPLB_USAGE,
+                  "--phase is for routed ids (.ids.u8 or .ids.u16) only; of %s, --step=N|last chooses a step",
+                  file);
+    if (plan->config.own.step != NULL)
+        EPLB_FAIL(EPLB_USAGE, "--phase and --step both choose a phase of %s; give one of them", file);
+    for (int32_t i = 0; i < load->num_steps; i++)
+        labels[i] = load->labels[i];
+    size_t nearest = eplb_nearest(name, labels, (size_t)load->num_steps);
+    if (strcmp(name, labels[nearest]) != 0)
+        EPLB_FAIL(EPLB_INVALID, "--phase=%s: %s has no such phase; of its %d the nearest is \"%s\"",
+                  eplb_quote(name, strlen(name)).text, file, load->num_steps, labels[nearest]);
+    *row = (int32_t)nearest;
+    return EPLB_OK;
+}
+
+/** The steps [first, end) that --step or --phase choose; without them all. */
+static enum eplb_status choose_steps(const struct plan *plan, int32_t *first, int32_t *end,
+                                     struct eplb_error *error)
+{
+    const struct eplb_command_options *own = &plan->config.own;
+    *first = 0;
+    *end = plan->load.num_steps;
+    if (own->step == NULL && own->phase == NULL)
+        return EPLB_OK;
+    EPLB_TRY(own->phase != NULL ? find_phase(plan, first, error) : find_step(plan, first, error));
+    *end = *first + 1;
     return EPLB_OK;
 }
 
 static enum eplb_status read_load(struct plan *plan, struct eplb_error *error)
 {
-    if (plan->config.own.load == NULL)
-        EPLB_FAIL(EPLB_USAGE, "--load=FILE is missing: the recorded load to plan for (see eplb plan --help)");
-    if (!eplb_options_was_given(&plan->config.options, "ep_size"))
-        EPLB_FAIL(EPLB_USAGE,
-                  "--ep_size=N is missing: the number of EP ranks to plan for (see eplb plan --help)");
-    EPLB_TRY(eplb_load_read(plan->config.own.load, &plan->load, error));
-    if (plan->load.warning[0] != '\0')
-        eplb_cli_warn("%s", plan->load.warning);
-    int32_t first = 0;
-    int32_t end = plan->load.num_steps;
-    if (plan->config.own.step != NULL) {
-        EPLB_TRY(find_step(plan, &first, error));
-        end = first + 1;
-    }
+    EPLB_TRY(eplb_planning_load(&plan->config, &plan->load, error));
+    int32_t first;
+    int32_t end;
+    EPLB_TRY(choose_steps(plan, &first, &end, error));
     plan->logical =
         calloc((size_t)plan->load.num_layers * (size_t)plan->load.num_experts, sizeof *plan->logical);
     if (plan->logical == NULL)
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the load of %d layers", plan->load.num_layers);
     struct eplb_error reason;
-    return name_file(eplb_load_sum(&plan->load, first, end, plan->logical, &reason), plan->config.own.load,
-                     &reason, error);
-}
-
-/** Says what of a placement file is not used: nothing is dropped without a word. */
-static void warn_unused(const struct plan *plan, const char *path, const struct eplb_placement_file *given)
-{
-    if (given->weights != NULL)
-        eplb_cli_warn("%s has weights; loads count as split evenly here, and no weights are written",
-                      eplb_input_name(path));
-    for (int32_t row = 0; row < given->shape.num_layers; row++)
-        if (eplb_placement_file_row(&plan->current, given->layer_ids[row]) < 0)
-            eplb_cli_warn("%s has layer %d, which the load has not; it is left out", eplb_input_name(path),
-                          given->layer_ids[row]);
-}
-
-/** The file of the placement to plan from; NULL: none. */
-static const char *current_file(const struct plan *plan)
-{
-    if (plan->config.own.current != NULL)
-        return plan->config.own.current;
-    return plan->config.options.initial_placement[0] == '\0' ? NULL : plan->config.options.initial_placement;
-}
-
-/** The current placement of the load's layers: from the file, else the initial one. */
-static enum eplb_status read_current(struct plan *plan, struct eplb_error *error)
-{
-    const char *path = current_file(plan);
-    int32_t *ids = plan->current.layer_ids;
-    memcpy(ids, plan->load.layer_ids, (size_t)plan->load.num_layers * sizeof *ids);
-    if (path == NULL)
-        return EPLB_OK;
-    struct eplb_placement_file given = {0};
-    EPLB_TRY(eplb_placement_file_read(path, &given, error));
-    const struct eplb_shape *shape = &plan->current.shape;
-    struct eplb_error reason;
-    enum eplb_status status = eplb_placement_file_match(&given, shape->num_experts, shape->ep_size,
-                                                        shape->redundant_experts_num, &reason);
-    status = name_file(status, path, &reason, error);
-    if (status == EPLB_OK)
-        warn_unused(plan, path, &given);
-    size_t slots = (size_t)shape->num_slots;
-    for (int32_t layer = 0; status == EPLB_OK && layer < shape->num_layers; layer++) {
-        int32_t row = eplb_placement_file_row(&given, ids[layer]);
-        if (row < 0)
-            eplb_cli_warn("%s has no layer %d; it starts from the initial placement", eplb_input_name(path),
-                          ids[layer]);
-        else
-            memcpy(plan->current.expert_ids + (size_t)layer * slots, given.expert_ids + (size_t)row * slots,
-                   slots * sizeof *given.expert_ids);
-    }
-    eplb_placement_file_free(&given);
-    return status;
+    enum eplb_status status = eplb_load_sum(&plan->load, first, end, plan->logical, &reason);
+    return eplb_planning_name_file(status, plan->config.own.load, &reason, error);
 }
 
 static enum eplb_status allocate(struct plan *plan, struct eplb_error *error)
 {
-    const struct eplb_options *options = &plan->config.options;
     struct eplb_shape shape;
-    EPLB_TRY(eplb_options_check(options, plan->load.num_experts, 0, error));
-    EPLB_TRY(eplb_shape_init(&shape, plan->load.num_layers, plan->load.num_experts, options->ep_size,
-                             eplb_options_effective_redundancy(options), error));
-    EPLB_TRY(eplb_placement_file_init(&plan->current, &shape, false, error));
+    EPLB_TRY(eplb_planning_shape(&plan->config, &plan->load, &shape, error));
+    EPLB_TRY(eplb_planning_current(&plan->config, &plan->load, &shape, &plan->current, error));
     EPLB_TRY(eplb_placement_file_init(&plan->result, &shape, false, error));
     size_t layers = (size_t)shape.num_layers;
     plan->replicas = calloc((size_t)shape.num_experts, sizeof *plan->replicas);
@@ -214,22 +166,12 @@ static enum eplb_status allocate(struct plan *plan, struct eplb_error *error)
     return EPLB_OK;
 }
 
-static const struct eplb_policy_ops *choose_policy(const struct plan *plan)
-{
-    const char *kind = plan->config.options.eplb_policy_kind;
-    struct eplb_policy_choice choice = eplb_policy_find(kind);
-    if (!choice.known)
-        eplb_cli_warn("unknown eplb_policy_kind '%s' (the nearest known is '%s'): using %s", kind,
-                      choice.nearest, choice.ops->name);
-    return choice.ops;
-}
-
 static enum eplb_status compute(struct plan *plan, struct eplb_error *error)
 {
     struct eplb_planner_params params;
     eplb_planner_params_init(&params);
     params.shape = plan->current.shape;
-    params.ops = choose_policy(plan);
+    params.ops = eplb_planning_policy(&plan->config);
     params.min_peak_load_improvement = plan->config.options.eplb_min_peak_load_improvement;
     params.initial = plan->current.expert_ids;
     params.layer_ids = plan->load.layer_ids;
@@ -282,32 +224,12 @@ static enum eplb_status summarise(const struct plan *plan, struct eplb_error *er
     return eplb_plan_summary(stderr, &view, error);
 }
 
-static void say_options(const struct plan *plan)
-{
-    char list[1024];
-    eplb_options_log(&plan->config.options, eplb_cli_log());
-    if (eplb_options_without_effect(&plan->config.options, list, sizeof list) > 0)
-        eplb_cli_warn("enable_eplb is false, so these have no effect: %s", list);
-}
-
-/** A recording is not to be lost to a mistyped name. */
-static enum eplb_status check_output(const struct plan *plan, struct eplb_error *error)
-{
-    const char *output = plan->config.own.output;
-    const char *load = plan->config.own.load;
-    if (output != NULL && load != NULL && eplb_file_is_same(output, load))
-        EPLB_FAIL(EPLB_USAGE, "--output=%s is the file of --load; the recording would be lost",
-                  eplb_input_name(output));
-    return EPLB_OK;
-}
-
 static enum eplb_status run(struct plan *plan, struct eplb_error *error)
 {
-    EPLB_TRY(check_output(plan, error));
+    EPLB_TRY(eplb_planning_check_output(&plan->config, error));
     EPLB_TRY(read_load(plan, error));
     EPLB_TRY(allocate(plan, error));
-    EPLB_TRY(read_current(plan, error));
-    say_options(plan);
+    eplb_planning_say_options(&plan->config);
     EPLB_TRY(compute(plan, error));
     for (int32_t layer = 0; layer < plan->current.shape.num_layers; layer++)
         take_layer(plan, layer);
@@ -315,24 +237,13 @@ static enum eplb_status run(struct plan *plan, struct eplb_error *error)
     return summarise(plan, error);
 }
 
-/** The pages that need no load; false when none was asked for. */
-static bool show_page(const struct eplb_config *config)
-{
-    if (eplb_cli_page(config, &plan_doc))
-        return true;
-    struct eplb_text_sink pages = eplb_cli_pages(stdout);
-    if (config->own.dump_config)
-        eplb_dump_write(&config->options, &pages);
-    return config->own.dump_config;
-}
-
 static int plan_command(int argc, char **argv)
 {
     struct plan plan = {0};
     struct eplb_error error = {0};
-    enum eplb_status status = read_options(&plan, argc, argv, &error);
+    enum eplb_status status = eplb_planning_options(&plan.config, EPLB_COMMAND_PLAN, argc, argv, &error);
     if (status == EPLB_OK)
-        status = show_page(&plan.config) ? eplb_cli_flush(&error) : run(&plan, &error);
+        status = eplb_planning_page(&plan.config, &plan_doc) ? eplb_cli_flush(&error) : run(&plan, &error);
     plan_free(&plan);
     return status == EPLB_OK ? 0 : eplb_cli_fail(&error);
 }

@@ -183,6 +183,13 @@ static void step(void *context, const struct eplb_run_progress *progress)
     eplb_run_watch_step(context, progress);
 }
 
+static void switched(void *context, const struct eplb_outcome *outcome)
+{
+    struct eplb_run_watch *watch = context;
+    if (watch->notes != NULL)
+        eplb_run_notes_take_outcome(watch->notes, outcome);
+}
+
 static int interrupted(void *context)
 {
     int count;
@@ -207,6 +214,7 @@ static enum eplb_status run_once(struct run *run, bool without, struct eplb_run_
     params.inject = without ? 0 : inject_of(&run->config);
     params.context = &watch;
     params.progress = step;
+    params.switched = switched;
     params.interrupted = interrupted;
     enum eplb_status status = eplb_run(&params, outcome, error);
     eplb_run_watch_end(&watch);

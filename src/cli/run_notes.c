@@ -12,11 +12,17 @@ enum eplb_status eplb_run_notes_create(const struct eplb_shape *shape, struct ep
 {
     struct eplb_run_notes *made = calloc(1, sizeof *made);
     double *loads = calloc(2 * (size_t)shape->ep_size, sizeof *loads);
-    if (made == NULL || loads == NULL) {
+    struct eplb_outcome *outcomes = calloc(EPLB_RUN_OUTCOMES, sizeof *outcomes);
+    struct eplb_run_promises *promises = calloc((size_t)shape->num_layers, sizeof *promises);
+    if (made == NULL || loads == NULL || outcomes == NULL || promises == NULL) {
+        free(promises);
+        free(outcomes);
         free(loads);
         free(made);
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the notes of a run of %d ranks", shape->ep_size);
     }
+    made->outcomes = outcomes;
+    made->promises = promises;
     made->shape = *shape;
     made->watched_layer = EPLB_NO_LAYER;
     made->loads_layer = EPLB_NO_LAYER;
@@ -28,8 +34,11 @@ enum eplb_status eplb_run_notes_create(const struct eplb_shape *shape, struct ep
 
 void eplb_run_notes_destroy(struct eplb_run_notes *notes)
 {
-    if (notes != NULL)
-        free(notes->measured);
+    if (notes == NULL)
+        return;
+    free(notes->promises);
+    free(notes->outcomes);
+    free(notes->measured);
     free(notes);
 }
 
@@ -70,6 +79,29 @@ static void take_window(struct eplb_run_notes *notes, const struct eplb_run_prog
     notes->switched_seen = switched;
 }
 
+static void take_policy_run(struct eplb_run_notes *notes, const struct eplb_manager_status *manager)
+{
+    if (manager->policy_running || manager->policy_runs == notes->policy_runs_seen)
+        return;
+    if (notes->num_policy_runs < EPLB_RUN_POLICY_RUNS)
+        notes->published[notes->num_policy_runs++] = manager->layers_published - notes->published_seen;
+    notes->policy_runs_seen = manager->policy_runs;
+    notes->published_seen = manager->layers_published;
+}
+
+void eplb_run_notes_take_outcome(struct eplb_run_notes *notes, const struct eplb_outcome *outcome)
+{
+    struct eplb_run_promises *promises = &notes->promises[outcome->layer];
+    promises->switches++;
+    promises->predicted += outcome->predicted / outcome->mean;
+    promises->even += outcome->even / outcome->mean;
+    promises->measured += outcome->measured / outcome->mean;
+    if (notes->num_outcomes < EPLB_RUN_OUTCOMES)
+        notes->outcomes[notes->num_outcomes++] = *outcome;
+    else
+        notes->outcomes_left_out++;
+}
+
 void eplb_run_notes_take(struct eplb_run_notes *notes, const struct eplb_run_progress *progress)
 {
     const struct eplb_manager_status *manager = progress->manager;
@@ -77,6 +109,8 @@ void eplb_run_notes_take(struct eplb_run_notes *notes, const struct eplb_run_pro
         notes->ready_seen = manager->prepare_token.value;
         notes->layers_prepared++;
     }
+    if (manager != NULL)
+        take_policy_run(notes, manager);
     uint64_t windows = progress->statistics.windows;
     if (windows > notes->windows_seen)
         take_window(notes, progress);

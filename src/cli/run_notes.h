@@ -13,6 +13,10 @@
 /** Windows that are kept: the first one and the last ones. */
 #define EPLB_RUN_WINDOWS 16
 
+/** Runs of the policy, and switches of layers, that are kept: the first ones. */
+#define EPLB_RUN_POLICY_RUNS 256
+#define EPLB_RUN_OUTCOMES 2048
+
 /** One window of the statistics. */
 struct eplb_run_window {
     uint64_t end;                       /* forwards that were done at its end */
@@ -21,6 +25,12 @@ struct eplb_run_window {
     int32_t hottest;                    /* expert of the watched layer; -1: no load */
     double hottest_share;               /* of that layer's load */
     uint64_t switched;                  /* layers that switched since the window before */
+};
+
+/** What a layer's plans promised and what came, as peak / mean, added up over its switches. */
+struct eplb_run_promises {
+    uint64_t switches; /* whose window after them had load */
+    double predicted, even, measured;
 };
 
 struct eplb_run_notes {
@@ -33,8 +43,14 @@ struct eplb_run_notes {
     double *measured;      /* [ep_size] loads of its ranks in the last window, as they were */
     double *initial;       /* [ep_size] and under the initial placement */
     uint64_t layers_prepared;
+    uint64_t published[EPLB_RUN_POLICY_RUNS]; /* layers that each run of the policy published */
+    int32_t num_policy_runs;                  /* of these */
+    struct eplb_outcome *outcomes;            /* [EPLB_RUN_OUTCOMES] */
+    int32_t num_outcomes;
+    uint64_t outcomes_left_out;         /* that came after these */
+    struct eplb_run_promises *promises; /* [num_layers] of all */
     /* for what is counted: */
-    uint64_t windows_seen, switched_seen, ready_seen;
+    uint64_t windows_seen, switched_seen, ready_seen, policy_runs_seen, published_seen;
 };
 
 /** Reserves the notes of a run; destroy them with eplb_run_notes_destroy. */
@@ -44,5 +60,8 @@ void eplb_run_notes_destroy(struct eplb_run_notes *notes);
 
 /** Takes note of a forward. To be called after every one: a ready layer may switch with the next. */
 void eplb_run_notes_take(struct eplb_run_notes *notes, const struct eplb_run_progress *progress);
+
+/** Takes note of what became of a layer's switch. */
+void eplb_run_notes_take_outcome(struct eplb_run_notes *notes, const struct eplb_outcome *outcome);
 
 #endif

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -18,33 +19,91 @@ enum { ENDLESS_FORWARDS = 3000, MOST_WINDOWS = 12, NUM_TOPICS = 3, MOST_REHEARSE
 
 /* ---------------------------------------------------------------------------------- the options */
 
-static enum eplb_status check_routing(struct eplb_run_plan *plan, struct eplb_error *error)
+static const struct {
+    const char *name;
+    enum eplb_routing routing;
+} routings[] = {{"model", EPLB_ROUTING_MODEL}, {"skew", EPLB_ROUTING_SKEW}, {"trace", EPLB_ROUTING_TRACE}};
+
+/** Options that one kind of routing reads, or that it replaces. */
+static enum eplb_status check_routing_options(const struct eplb_run_plan *plan, struct eplb_error *error)
 {
-    const struct eplb_config *config = plan->config;
-    const char *routing = config->own.routing;
-    if (strcmp(routing, "skew") != 0 && strcmp(routing, "model") != 0)
-        return eplb_config_refuse(config, EPLB_OPTION_routing, error);
-    plan->routing = strcmp(routing, "skew") == 0 ? EPLB_ROUTING_SKEW : EPLB_ROUTING_MODEL;
-    if (plan->routing == EPLB_ROUTING_SKEW && config->own.skew == NULL)
-        EPLB_FAIL(EPLB_USAGE,
-                  "--routing=skew needs popularities: --skew=zipf:1.2, say (see eplb run --help)");
-    if (plan->routing == EPLB_ROUTING_MODEL && config->own.skew != NULL)
-        EPLB_FAIL(EPLB_USAGE, "--skew=%s has no effect without --routing=skew",
-                  eplb_quote(config->own.skew, strlen(config->own.skew)).text);
+    static const struct {
+        int option;
+        enum eplb_routing routing;
+        const char *name;
+        bool alone; /* no other routing reads it; else this one does not */
+    } rules[] = {
+        {EPLB_OPTION_skew, EPLB_ROUTING_SKEW, "skew", true},
+        {EPLB_OPTION_route_trace, EPLB_ROUTING_TRACE, "trace", true},
+        {EPLB_OPTION_route_trace_repeat, EPLB_ROUTING_TRACE, "trace", true},
+        {EPLB_OPTION_sequences, EPLB_ROUTING_TRACE, "trace", true},
+        {EPLB_OPTION_prompt_tokens, EPLB_ROUTING_TRACE, "trace", false},
+        {EPLB_OPTION_new_tokens, EPLB_ROUTING_TRACE, "trace", false},
+        {EPLB_OPTION_admit_interval, EPLB_ROUTING_TRACE, "trace", false},
+        {EPLB_OPTION_num_caches, EPLB_ROUTING_TRACE, "trace", false},
+        {EPLB_OPTION_max_rows, EPLB_ROUTING_TRACE, "trace", false},
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (plan->config->given[rules[i].option] && (plan->routing == rules[i].routing) != rules[i].alone)
+            EPLB_FAIL(EPLB_USAGE, "--%s has no effect with%s --routing=%s",
+                      eplb_option_row(rules[i].option)->name, rules[i].alone ? "out" : "", rules[i].name);
     return EPLB_OK;
 }
 
-static enum eplb_status check_verify(const struct eplb_config *config, struct eplb_error *error)
+static enum eplb_status check_routing(struct eplb_run_plan *plan, struct eplb_error *error)
 {
+    const struct eplb_config *config = plan->config;
+    size_t found = 0;
+    while (found < sizeof routings / sizeof *routings &&
+           strcmp(config->own.routing, routings[found].name) != 0)
+        found++;
+    if (found == sizeof routings / sizeof *routings)
+        return eplb_config_refuse(config, EPLB_OPTION_routing, error);
+    plan->routing = routings[found].routing;
+    if (plan->routing == EPLB_ROUTING_SKEW && config->own.skew == NULL)
+        EPLB_FAIL(EPLB_USAGE,
+                  "--routing=skew needs popularities: --skew=zipf:1.2, say (see eplb run --help)");
+    if (plan->routing == EPLB_ROUTING_TRACE && config->own.route_trace == NULL)
+        EPLB_FAIL(EPLB_USAGE, "--routing=trace needs a recording: --route_trace=NAME.ids.u8");
+    return check_routing_options(plan, error);
+}
+
+static enum eplb_status check_verify(const struct eplb_run_plan *plan, struct eplb_error *error)
+{
+    const struct eplb_config *config = plan->config;
     if (!config->own.verify)
         return EPLB_OK;
     if (!config->options.enable_eplb)
         EPLB_FAIL(EPLB_USAGE,
                   "--verify compares a run with balancing to the same without: give --enable_eplb "
                   "and --ep_size=N too");
-    if (config->own.steps == 0)
+    if (plan->steps == 0)
         EPLB_FAIL(EPLB_USAGE, "--verify needs a run with an end: --steps=N above 0");
     return EPLB_OK;
+}
+
+/** All files of a recording are looked for before the first one is made: it is not to be half of one. */
+static enum eplb_status check_record(const struct eplb_config *config, struct eplb_error *error)
+{
+    static const char *const endings[] = {".ids.u8", ".ids.u16", ".json", ".events"};
+    const char *prefix = config->own.record;
+    if (prefix == NULL)
+        return EPLB_OK;
+    size_t capacity = strlen(prefix) + sizeof ".ids.u16";
+    char *path = malloc(capacity);
+    if (path == NULL)
+        EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the names of a recording");
+    enum eplb_status status = EPLB_OK;
+    for (size_t i = 0; status == EPLB_OK && i < sizeof endings / sizeof *endings; i++) {
+        snprintf(path, capacity, "%s%s", prefix, endings[i]);
+        if (access(path, F_OK) == 0)
+            status = eplb_fail(error, EPLB_INVALID,
+                               "--record=%s: %s is there already; a recording replaces nothing, give another "
+                               "name",
+                               eplb_quote(prefix, strlen(prefix)).text, eplb_input_name(path));
+    }
+    free(path);
+    return status;
 }
 
 static enum eplb_status check_batches(const struct eplb_config *config, struct eplb_error *error)
@@ -89,9 +148,8 @@ void eplb_run_plan_say_execution(const struct eplb_options *options, const struc
 static enum eplb_status check_memory(struct eplb_run_plan *plan, struct eplb_error *error)
 {
     const struct eplb_config *config = plan->config;
-    EPLB_TRY(eplb_memory_plan_make(&plan->model, &plan->given.shape, config->own.max_rows,
-                                   config->own.num_caches, !config->options.enable_eplb, &plan->memory,
-                                   error));
+    EPLB_TRY(eplb_memory_plan_make(&plan->model, &plan->given.shape, plan->max_rows, plan->num_caches,
+                                   !config->options.enable_eplb, &plan->memory, error));
     const struct eplb_memory_plan *memory = &plan->memory;
     if (config->options.memory_limit > 0 && memory->total > config->options.memory_limit)
         EPLB_FAIL(EPLB_INVALID,
@@ -111,6 +169,57 @@ static void choose_policy(struct eplb_run_plan *plan)
         eplb_cli_warn("unknown eplb_policy_kind '%s' (the nearest known is '%s'): using %s", kind,
                       choice.nearest, choice.ops->name);
     plan->policy = choice.ops;
+}
+
+/* -------------------------------------------------------------------------------- the recording */
+
+static int32_t busy_ranks_of(const struct eplb_config *config)
+{
+    return config->own.busy_ranks == 0 ? config->options.ep_size : config->own.busy_ranks;
+}
+
+/**
+ * A model of the recording's layers and experts. Without a model file it is a fast one, whose routes are what
+ * counts. Its experts are narrow and have a wide inner layer: so their time goes with the tokens that they
+ * get, and not with the weights that have to be fetched for any.
+ */
+static void shape_as_recorded(struct eplb_run_plan *plan)
+{
+    const struct eplb_recording *recording = &plan->trace.recording;
+    struct eplb_model_config *model = &plan->model;
+    if (plan->config->own.model == NULL) {
+        model->hidden_size = 8;
+        model->num_heads = 1;
+        model->head_dim = 8;
+        model->kv_window = 16;
+        model->expert_hidden_size = 128;
+        model->shared_hidden_size = 0;
+    }
+    model->num_layers = recording->num_layers;
+    model->num_experts = recording->num_experts;
+    model->top_k = recording->top_k;
+}
+
+/** Every sequence has a row in each forward, and no rank more than its share, rounded up. */
+static enum eplb_status read_trace(struct eplb_run_plan *plan, struct eplb_error *error)
+{
+    const struct eplb_config *config = plan->config;
+    struct eplb_recording *recording = &plan->trace.recording;
+    int32_t ranks = busy_ranks_of(config);
+    struct eplb_error reason;
+    EPLB_TRY(eplb_trace_open(config->own.route_trace, &plan->trace, error));
+    recording->sequences = config->own.sequences > 0  ? config->own.sequences
+                           : recording->has_sequences ? recording->num_sequences
+                                                      : ranks;
+    recording->repeat = config->own.route_trace_repeat;
+    enum eplb_status status = eplb_recording_check(recording, &reason);
+    if (status != EPLB_OK)
+        EPLB_FAIL(status, "%s: %s", eplb_input_name(config->own.route_trace), reason.text);
+    plan->num_caches = plan->max_rows = (recording->sequences - 1) / ranks + 1;
+    if (!config->given[EPLB_OPTION_steps])
+        plan->steps = eplb_recording_forwards(recording);
+    shape_as_recorded(plan);
+    return EPLB_OK;
 }
 
 /* -------------------------------------------------------------------------------- the placement */
@@ -178,12 +287,7 @@ static enum eplb_status make_placements(struct eplb_run_plan *plan, struct eplb_
 
 static uint64_t forwards_of(const struct eplb_run_plan *plan)
 {
-    return plan->config->own.steps == 0 ? ENDLESS_FORWARDS : (uint64_t)plan->config->own.steps;
-}
-
-static int32_t busy_ranks_of(const struct eplb_config *config)
-{
-    return config->own.busy_ranks == 0 ? config->options.ep_size : config->own.busy_ranks;
+    return plan->steps == 0 ? ENDLESS_FORWARDS : plan->steps;
 }
 
 /** How many sequences begin in so many forwards: by letting the scheduler make them. */
@@ -199,8 +303,8 @@ static enum eplb_status count_sequences(const struct eplb_run_plan *plan, uint64
 {
     const struct eplb_config *config = plan->config;
     const struct eplb_scheduler_params params = {.num_ranks = config->options.ep_size,
-                                                 .num_caches = config->own.num_caches,
-                                                 .max_rows = config->own.max_rows,
+                                                 .num_caches = plan->num_caches,
+                                                 .max_rows = plan->max_rows,
                                                  .admit_interval = config->own.admit_interval,
                                                  .busy_ranks = busy_ranks_of(config),
                                                  .traffic = &plan->traffic};
@@ -296,12 +400,18 @@ static enum eplb_status make_shapes(struct eplb_run_plan *plan, struct eplb_erro
 enum eplb_status eplb_run_plan_make(const struct eplb_config *config, struct eplb_run_plan *plan,
                                     struct eplb_error *error)
 {
-    *plan = (struct eplb_run_plan){.config = config};
+    *plan = (struct eplb_run_plan){.config = config,
+                                   .steps = (uint64_t)config->own.steps,
+                                   .num_caches = config->own.num_caches,
+                                   .max_rows = config->own.max_rows};
     EPLB_TRY(check_routing(plan, error));
-    EPLB_TRY(check_verify(config, error));
+    EPLB_TRY(check_verify(plan, error));
+    EPLB_TRY(check_record(config, error));
     eplb_model_config_init(&plan->model);
     if (config->own.model != NULL)
         EPLB_TRY(eplb_model_file_read(config->own.model, &plan->model, error));
+    if (plan->routing == EPLB_ROUTING_TRACE)
+        EPLB_TRY(read_trace(plan, error));
     EPLB_TRY(make_shapes(plan, error));
     EPLB_TRY(check_batches(config, error));
     EPLB_TRY(check_memory(plan, error));
@@ -315,6 +425,7 @@ enum eplb_status eplb_run_plan_make(const struct eplb_config *config, struct epl
 
 void eplb_run_plan_free(struct eplb_run_plan *plan)
 {
+    eplb_trace_close(&plan->trace);
     eplb_skew_free(&plan->skew);
     free(plan->text);
     free(plan->without.initial);
@@ -344,8 +455,8 @@ struct eplb_run_params eplb_run_plan_params(const struct eplb_run_plan *plan, bo
         .decode_only_load = options->eplb_use_decode_only_load,
         .overlap = options->enable_schedule_overlap,
         .silence_timeout_ns = (int64_t)options->rank_silence_timeout_seconds * 1000000000,
-        .max_rows = own->max_rows,
-        .num_caches = own->num_caches,
+        .max_rows = plan->max_rows,
+        .num_caches = plan->num_caches,
         .admit_interval = own->admit_interval,
         .busy_ranks = busy_ranks_of(plan->config),
         .traffic = &plan->traffic,
@@ -355,7 +466,13 @@ struct eplb_run_params eplb_run_plan_params(const struct eplb_run_plan *plan, bo
         .skew_phases = plan->skew.num_phases,
         .skew_rates = plan->skew.rates,
         .initial = kind->initial,
-        .steps = (uint64_t)own->steps,
+        .trace_path = plan->routing == EPLB_ROUTING_TRACE ? own->route_trace : NULL,
+        .trace_digest = plan->trace.digest,
+        .trace_sequences = plan->trace.recording.sequences,
+        .trace_repeat = plan->trace.recording.repeat,
+        .record = without ? NULL : own->record,
+        .record_layer_ids = plan->trace.ids.layer_ids,
+        .steps = plan->steps,
         .window_forwards = plan->window_forwards,
         .verify = own->verify && !without,
     };

@@ -13,6 +13,7 @@
 #include "cli/run_skew.h"
 #include "config/command_line.h"
 #include "engine/run.h"
+#include "engine/trace.h"
 
 /** What one kind of run has: with the options as they are, or the same without balancing. */
 struct eplb_run_kind {
@@ -32,6 +33,9 @@ struct eplb_run_plan {
     enum eplb_routing routing;
     struct eplb_skew skew;
     uint64_t skew_period;
+    struct eplb_trace trace; /* with --routing=trace */
+    uint64_t steps;          /* forwards; 0: until interrupted */
+    int32_t num_caches, max_rows;
     int32_t window_forwards;
 };
 

@@ -138,6 +138,63 @@ static void print_paths(FILE *file, const struct eplb_run_summary *summary)
             without->mean_path_tokens, with->mean_path_tokens);
 }
 
+/** The layers whose plans and windows part most, worst first; of the others nothing needs to be said. */
+static int32_t find_worst(const struct eplb_run_notes *notes, int32_t *worst, int32_t most)
+{
+    int32_t count = 0;
+    for (int32_t layer = 0; layer < notes->shape.num_layers; layer++) {
+        const struct eplb_run_promises *at = &notes->promises[layer];
+        if (at->switches == 0)
+            continue;
+        int32_t place = count < most ? count++ : most;
+        double gap = (at->measured - at->predicted) / (double)at->switches;
+        for (; place > 0; place--) {
+            const struct eplb_run_promises *before = &notes->promises[worst[place - 1]];
+            if ((before->measured - before->predicted) / (double)before->switches >= gap)
+                break;
+            if (place < most)
+                worst[place] = worst[place - 1];
+        }
+        if (place < most)
+            worst[place] = layer;
+    }
+    return count;
+}
+
+static void print_promise(FILE *file, const char *name, const struct eplb_run_promises *promises)
+{
+    double switches = (double)promises->switches;
+    fprintf(file, "  %17s  %9" PRIu64 "  %9.3f  %10.3f  %9.3f\n", name, promises->switches,
+            promises->predicted / switches, promises->even / switches, promises->measured / switches);
+}
+
+/** What the plans promised of the windows after their switches, and what these brought. */
+static void print_promises(FILE *file, const struct eplb_run_summary *summary)
+{
+    enum { MOST_LAYERS = 4 };
+    const struct eplb_run_notes *notes = summary->notes;
+    struct eplb_run_promises all = {0};
+    int32_t worst[MOST_LAYERS];
+    char name[24];
+    for (int32_t layer = 0; layer < notes->shape.num_layers; layer++) {
+        all.switches += notes->promises[layer].switches;
+        all.predicted += notes->promises[layer].predicted;
+        all.even += notes->promises[layer].even;
+        all.measured += notes->promises[layer].measured;
+    }
+    if (all.switches == 0)
+        return;
+    fprintf(file, "  peak / mean in the window after each switch: as planned, if copies had shared their "
+                  "expert evenly, and as it was\n");
+    fprintf(file, "  %17s  %9s  %9s  %10s  %9s\n", "", "switches", "planned", "even split", "measured");
+    print_promise(file, "all layers", &all);
+    int32_t count = find_worst(notes, worst, MOST_LAYERS);
+    for (int32_t i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "layer %" PRId32, worst[i]);
+        print_promise(file, name, &notes->promises[worst[i]]);
+    }
+}
+
 static void print_chart(FILE *file, const struct eplb_run_summary *summary)
 {
     const struct eplb_run_notes *notes = summary->notes;
@@ -178,6 +235,7 @@ void eplb_run_summary_print(FILE *file, const struct eplb_run_summary *summary)
     print_head(file, summary);
     print_rounds(file, summary);
     print_windows(file, summary);
+    print_promises(file, summary);
     print_chart(file, summary);
     print_paths(file, summary);
     print_verdict(file, summary);
@@ -313,6 +371,43 @@ static void add_windows(struct eplb_text *text, const struct eplb_run_notes *not
     eplb_text_add(text, "%s]", notes->num_windows == 0 ? "" : "\n  ");
 }
 
+static void add_policy_runs(struct eplb_text *text, const struct eplb_run_notes *notes)
+{
+    add_key(text, "layers_published_by_run");
+    eplb_text_add(text, "[");
+    for (int32_t i = 0; i < notes->num_policy_runs; i++)
+        eplb_text_add(text, "%s%" PRIu64, i == 0 ? "" : ", ", notes->published[i]);
+    eplb_text_add(text, "]");
+}
+
+static void add_outcome(struct eplb_text *text, const struct eplb_outcome *outcome)
+{
+    eplb_text_add(text,
+                  "\n    {\"layer\": %" PRId32 ", \"generation\": %" PRIu64 ", \"forwards\": %" PRIu64
+                  ", \"predicted_peak\": ",
+                  outcome->layer, outcome->generation, outcome->forwards);
+    eplb_text_add_real(text, outcome->predicted);
+    eplb_text_add(text, ", \"even_split_peak\": ");
+    eplb_text_add_real(text, outcome->even);
+    eplb_text_add(text, ", \"measured_peak\": ");
+    eplb_text_add_real(text, outcome->measured);
+    eplb_text_add(text, ", \"mean\": ");
+    eplb_text_add_real(text, outcome->mean);
+    eplb_text_add(text, "}");
+}
+
+static void add_outcomes(struct eplb_text *text, const struct eplb_run_notes *notes)
+{
+    add_number(text, "outcomes_left_out", notes->outcomes_left_out);
+    add_key(text, "outcomes");
+    eplb_text_add(text, "[");
+    for (int32_t i = 0; i < notes->num_outcomes; i++) {
+        eplb_text_add(text, i == 0 ? "" : ",");
+        add_outcome(text, &notes->outcomes[i]);
+    }
+    eplb_text_add(text, "%s]", notes->num_outcomes == 0 ? "" : "\n  ");
+}
+
 static void add_verdict(struct eplb_text *text, const struct eplb_run_summary *summary)
 {
     add_digest(text, "digest", summary->with->statistics.digest);
@@ -335,6 +430,8 @@ enum eplb_status eplb_run_summary_json(const struct eplb_run_summary *summary, s
     add_balancing(text, summary);
     add_times(text, summary);
     add_windows(text, summary->notes);
+    add_policy_runs(text, summary->notes);
+    add_outcomes(text, summary->notes);
     add_verdict(text, summary);
     eplb_text_add(text, "\n}\n");
     if (text->failed)

@@ -24,7 +24,7 @@ enum eplb_run_verdict {
 struct eplb_run_summary {
     const char *instance_name;
     const char *policy;   /* "none" without balancing */
-    const char *routing;  /* "model" or "skew" */
+    const char *routing;  /* "model", "skew" or "trace" */
     const char *interval; /* between runs of the policy: "1000 s" */
     struct eplb_shape shape;
     int32_t window_forwards;

@@ -104,6 +104,7 @@ static enum eplb_status find_value(struct flag *flag, const char *next, int *use
 
 static enum eplb_status apply(struct eplb_config *config, const struct flag *flag, struct eplb_error *error)
 {
+    config->given[eplb_option_id(flag->option)] = true;
     if (eplb_option_is_engine(flag->option))
         return eplb_options_set(&config->options, flag->option->name, flag->value, from_flag, error);
     struct eplb_value given = {.type = EPLB_TYPE_FLAG, .text = flag->value};

@@ -13,6 +13,7 @@ struct eplb_config {
     struct eplb_options options;
     struct eplb_command_options own;
     const char *operand; /* the argument that is no option; NULL when not given */
+    bool given[EPLB_NUM_BUILT_OPTIONS]; /* as flags, by their ids */
 };
 
 void eplb_config_init(struct eplb_config *config, enum eplb_command_id command);

@@ -104,24 +104,52 @@
         .doc = "Refuse to start when a rank's memory plan is larger; 0: no limit.")
 
 #define EPLB_COMMAND_OPTIONS(ROW)                                                                            \
-    ROW(load, TEXT, .word = "FILE", .rule = "the name of a file", .commands = EPLB_FOR(PLAN),                \
-        .doc = "Recorded load to plan for: eplb-load-1 JSON, CSV, or .npy.")                                 \
-    ROW(current, TEXT, .word = "FILE", .rule = "the name of a file", .commands = EPLB_FOR(PLAN),             \
+    ROW(load, TEXT, .word = "FILE", .rule = "the name of a file",                                            \
+        .commands = EPLB_FOR(PLAN) | EPLB_FOR(REPLAY),                                                       \
+        .doc = "Recorded load to plan for: eplb-load-1 JSON, CSV, .npy, or routed ids (NAME.ids.u8 or "      \
+               "NAME.ids.u16 with NAME.json).")                                                              \
+    ROW(current, TEXT, .word = "FILE", .rule = "the name of a file",                                         \
+        .commands = EPLB_FOR(PLAN) | EPLB_FOR(REPLAY),                                                       \
         .doc = "Placement that is active now (eplb-placement-1 JSON); without it the initial placement.")    \
-    ROW(output, TEXT, .word = "FILE", .rule = "the name of a file", .commands = EPLB_FOR(PLAN),              \
-        .doc = "Write the placement there and not on standard output.")                                      \
+    ROW(output, TEXT, .word = "FILE", .rule = "the name of a file",                                          \
+        .commands = EPLB_FOR(PLAN) | EPLB_FOR(REPLAY),                                                       \
+        .doc = "Write the placement there and not on standard output; of eplb replay the one that is "       \
+               "active in the end.")                                                                         \
     ROW(keep_unpublished, BOOL, .default_text = "false", .commands = EPLB_FOR(PLAN),                         \
         .doc = "Write a layer's current placement where the gate does not publish its candidate.")           \
     ROW(step, TEXT, .word = "N|last", .rule = "the number of a step, or last", .commands = EPLB_FOR(PLAN),   \
-        .doc = "Use one step of the file; without it all steps are added up.")                               \
+        .doc = "Use one step of the file; without it all steps are added up. Of routed ids a step is a "     \
+               "phase, counted from 0.")                                                                     \
+    ROW(phase, TEXT, .word = "NAME", .rule = "the name of a phase", .commands = EPLB_FOR(PLAN),              \
+        .doc = "Use one phase of routed ids, by its name.")                                                  \
+    ROW(window, INT, .default_text = "0", .minimum = 0, .maximum = INT32_MAX, .word = "N",                   \
+        .commands = EPLB_FOR(REPLAY),                                                                        \
+        .doc = "Steps of the recording that are added up to one window; of routed ids without sequences a "  \
+               "token is a step. 0: each step of a load file, each phase of routed ids.")                    \
+    ROW(events, TEXT, .word = "FILE", .rule = "the name of a file", .commands = EPLB_FOR(REPLAY),            \
+        .doc = "Recorded events of a run, to go through the manager once more.")                             \
     ROW(model, TEXT, .word = "FILE", .rule = "the name of a file", .commands = EPLB_FOR(RUN),                \
         .doc = "Shapes of the reference model (eplb-model-1 JSON); without it a small one.")                 \
     ROW(prompts, TEXT, .word = "FILE", .rule = "the name of a file", .commands = EPLB_FOR(RUN),              \
         .doc = "Text to serve, each byte a token; without it a built-in text whose topic changes twice.")    \
-    ROW(routing, TEXT, .default_text = "model", .word = "model|skew", .rule = "model or skew",               \
+    ROW(routing, TEXT, .default_text = "model", .word = "model|skew|trace", .rule = "model, skew or trace",  \
         .commands = EPLB_FOR(RUN),                                                                           \
-        .doc = "Where tokens go: to the experts that the model's router chooses, or by made-up "             \
-               "popularities (see --skew).")                                                                 \
+        .doc = "Where tokens go: to the experts that the model's router chooses, by made-up popularities "   \
+               "(see --skew), or where those of a recording went (see --route_trace).")                      \
+    ROW(route_trace, TEXT, .word = "FILE", .rule = "the name of a file", .commands = EPLB_FOR(RUN),          \
+        .doc = "Recorded routed ids to replay with --routing=trace: NAME.ids.u8 or NAME.ids.u16, with "      \
+               "NAME.json. Layers, experts and top-k are the recording's.")                                  \
+    ROW(route_trace_repeat, INT, .default_text = "1", .minimum = 1, .maximum = 1000000, .word = "N",         \
+        .commands = EPLB_FOR(RUN), .doc = "Times that each phase of the recording is gone through.")         \
+    ROW(sequences, INT, .default_text = "0", .minimum = 0, .maximum = EPLB_MOST_ROWS, .word = "N",           \
+        .commands = EPLB_FOR(RUN),                                                                           \
+        .doc = "Sequences that --routing=trace replays side by side, a decode token of each per forward; "   \
+               "when the recording has fewer, copies begin at other steps of a phase. 0: as many as the "    \
+               "recording has, or one per rank when it has none.")                                           \
+    ROW(record, TEXT, .word = "PREFIX", .rule = "the beginning of file names", .commands = EPLB_FOR(RUN),    \
+        .doc = "Record the routed ids of all tokens in PREFIX.ids.u8 (or .u16) and PREFIX.json, and, with "  \
+               "enable_eplb, what the manager was told and did in PREFIX.events. With --verify of the run "  \
+               "with balancing.")                                                                            \
     ROW(skew, TEXT, .word = "zipf:S|lognormal:S|FILE", .commands = EPLB_FOR(RUN),                            \
         .rule = "zipf:S or lognormal:S with S from 0 to 8, or the name of a load file",                      \
         .doc = "Popularities of the experts with --routing=skew: drawn with the seed for three phases of "   \
@@ -129,7 +157,9 @@
     ROW(seed, WIDE, .default_text = "1", .minimum = 0, .maximum = EPLB_MOST_BYTES, .word = "N",              \
         .commands = EPLB_FOR(RUN), .doc = "Decides the text, the lengths and the popularities.")             \
     ROW(steps, WIDE, .default_text = "1000", .minimum = 0, .maximum = EPLB_MOST_BYTES, .word = "N",          \
-        .commands = EPLB_FOR(RUN), .doc = "Forwards to run; 0: until SIGINT or SIGTERM.")                    \
+        .commands = EPLB_FOR(RUN),                                                                           \
+        .doc = "Forwards to run; 0: until SIGINT or SIGTERM. With --routing=trace, when it is not given, "   \
+               "the length of the recording.")                                                               \
     ROW(max_rows, INT, .default_text = "64", .minimum = 1, .maximum = EPLB_MOST_ROWS, .word = "N",           \
         .commands = EPLB_FOR(RUN), .doc = "Rows of one rank's batch at most.")                               \
     ROW(num_caches, INT, .default_text = "8", .minimum = 1, .maximum = EPLB_MOST_ROWS, .word = "N",          \
@@ -156,16 +186,18 @@
     ROW(log, TEXT, .word = "FILE", .rule = "the name of a file", .commands = EPLB_FOR(RUN),                  \
         .doc = "Append the log lines of engine and workers there. Without it they go to standard error, "    \
                "of which a terminal shows warnings only.")                                                   \
-    ROW(verbose, BOOL, .default_text = "false", .commands = EPLB_FOR(PLAN) | EPLB_FOR(RUN),                  \
+    ROW(verbose, BOOL, .default_text = "false",                                                              \
+        .commands = EPLB_FOR(PLAN) | EPLB_FOR(RUN) | EPLB_FOR(REPLAY),                                       \
         .doc = "Write one log line per layer with the gate's figures and verdict; eplb run writes all log "  \
                "lines to the terminal, in place of its view.")                                               \
     ROW(config_json_file, TEXT, .word = "FILE", .rule = "the name of a file",                                \
-        .commands = EPLB_FOR(PLAN) | EPLB_FOR(RUN),                                                          \
+        .commands = EPLB_FOR(PLAN) | EPLB_FOR(RUN) | EPLB_FOR(REPLAY),                                       \
         .doc = "Read options from a JSON object; flags win over it.")                                        \
-    ROW(dump_config, BOOL, .default_text = "false", .commands = EPLB_FOR(PLAN) | EPLB_FOR(RUN),              \
+    ROW(dump_config, BOOL, .default_text = "false",                                                          \
+        .commands = EPLB_FOR(PLAN) | EPLB_FOR(RUN) | EPLB_FOR(REPLAY),                                       \
         .doc = "Print the effective options and their sources as such a JSON object, and exit.")             \
     ROW(json, BOOL, .default_text = "false",                                                                 \
-        .commands = EPLB_FOR(SHM_LS) | EPLB_FOR(SHM_INSPECT) | EPLB_FOR(SHM),                                \
+        .commands = EPLB_FOR(SHM_LS) | EPLB_FOR(SHM_INSPECT) | EPLB_FOR(SHM) | EPLB_FOR(REPLAY),             \
         .doc = "Print a JSON object instead of lines.")                                                      \
     ROW(shm_directory, TEXT, .default_text = "/dev/shm", .word = "DIR", .rule = "the name of a directory",   \
         .commands = EPLB_FOR(RUN) | EPLB_FOR(SHM_LS) | EPLB_FOR(SHM_INSPECT) | EPLB_FOR(SHM_CLEAN) |         \
@@ -211,6 +243,7 @@
     COMMAND(SHM_LS, "eplb shm ls", false, NULL)             \
     COMMAND(SHM_INSPECT, "eplb shm inspect", false, "NAME") \
     COMMAND(SHM_CLEAN, "eplb shm clean", false, NULL)       \
-    COMMAND(SHM, "eplb shm", false, NULL)
+    COMMAND(SHM, "eplb shm", false, NULL)                   \
+    COMMAND(REPLAY, "eplb replay", true, NULL)
 
 #endif

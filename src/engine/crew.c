@@ -89,7 +89,12 @@ static struct eplb_run_setup setup_of(const struct eplb_run_params *params)
                                    .skew_period = params->skew_period,
                                    .skew_phases = params->skew_phases,
                                    .skew_rates = params->skew_rates,
-                                   .initial = params->initial};
+                                   .initial = params->initial,
+                                   .trace_path = params->trace_path,
+                                   .trace_digest = params->trace_digest,
+                                   .trace_sequences = params->trace_sequences,
+                                   .trace_repeat = params->trace_repeat,
+                                   .record = params->record != NULL};
 }
 
 enum eplb_status eplb_crew_check(const struct eplb_run_params *params, struct eplb_error *error)
@@ -110,6 +115,9 @@ static enum eplb_status create_channels(const struct eplb_run_params *params, st
     channel.shape = params->shape;
     channel.max_input_bytes = eplb_input_bytes(params->max_rows);
     channel.max_result_bytes = eplb_result_bytes(params->max_rows, params->shape.num_layers);
+    if (params->record != NULL)
+        channel.max_result_bytes +=
+            eplb_routed_bytes(params->max_rows, params->shape.num_layers * params->model.top_k);
     channel.setup_bytes = eplb_setup_bytes(&setup, &params->shape);
     void *bytes = malloc(channel.setup_bytes);
     if (bytes == NULL)

@@ -76,8 +76,26 @@ enum eplb_setup_layout {
     EPLB_SETUP_INJECT = 124,
     EPLB_SETUP_ROUTING = 128,
     EPLB_SETUP_SKEW_PHASES = 132,
-    EPLB_SETUP_ARRAYS = 136, /* i64 rates [skew_phases][num_layers][num_experts], then i32 initial
-                                [num_layers][num_slots] */
+    EPLB_SETUP_TRACE_SEQUENCES = 136,
+    EPLB_SETUP_TRACE_REPEAT = 140,
+    EPLB_SETUP_TRACE_PATH_BYTES = 144, /* with its terminating zero; 0: there is none */
+    EPLB_SETUP_RECORD = 148,
+    EPLB_SETUP_TRACE_DIGEST = 152, /* u64 */
+    EPLB_SETUP_ARRAYS = 160, /* i64 rates [skew_phases][num_layers][num_experts], then i32 initial
+                                [num_layers][num_slots], then the path of the recording */
+};
+
+/** What each row was routed to: before the result, when the setup asks for it. */
+enum eplb_routed_layout {
+    EPLB_ROUTED_NUM_ROWS = 0, /* i32 */
+    EPLB_ROUTED_ROW_IDS = 4,  /* i32: num_layers * top_k */
+    EPLB_ROUTED_ROWS = 8,     /* [num_rows] of the following */
+};
+
+enum eplb_routed_row_layout {
+    EPLB_ROUTED_ROW_SEQUENCE = 0, /* u64 */
+    EPLB_ROUTED_ROW_POSITION = 8, /* i32 */
+    EPLB_ROUTED_ROW_EXPERTS = 12, /* u16 [num_layers][top_k] */
 };
 
 #endif

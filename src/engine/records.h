@@ -72,16 +72,53 @@ size_t eplb_result_encode(const struct eplb_result *result, int32_t num_layers, 
 enum eplb_status eplb_result_decode(const void *bytes, size_t size, int32_t max_rows, int32_t num_layers,
                                     struct eplb_result *result, struct eplb_error *error);
 
+/* ---- what rows were routed to ---- */
+
+/** The rows of one forward of one rank, in the order of its input. */
+struct eplb_routed {
+    struct eplb_routed_row *rows; /* room for max_rows */
+    int32_t num_rows;
+    uint16_t *experts; /* [num_rows][num_layers][top_k]; room for max_rows */
+};
+
+struct eplb_routed_row {
+    uint64_t sequence;
+    int32_t position;
+};
+
+/** Bytes of the largest record; row_ids is num_layers * top_k. */
+size_t eplb_routed_bytes(int32_t max_rows, int32_t row_ids);
+
+/** Writes a record, at any address; returns the bytes used, at most eplb_routed_bytes. */
+size_t eplb_routed_encode(const struct eplb_routed *routed, int32_t row_ids, void *bytes);
+
+/**
+ * Decodes the record that a result begins with, of any address and content. Experts are in
+ * [0, num_experts), positions are not negative.
+ *
+ * @param size   the bytes that the sender used for this record and the result after it
+ * @param routed its rows and experts are the caller's room
+ * @param used   receives the bytes of the record: the result begins there
+ * @return EPLB_OK; EPLB_INVALID with a sentence that names the field
+ */
+enum eplb_status eplb_routed_decode(const void *bytes, size_t size, int32_t max_rows, int32_t row_ids,
+                                    int32_t num_experts, struct eplb_routed *routed, size_t *used,
+                                    struct eplb_error *error);
+
 /* ---- setup of a worker ---- */
 
 /** Where routes come from; the values travel. */
 enum eplb_routing {
     EPLB_ROUTING_MODEL = 0, /* the router's own */
     EPLB_ROUTING_SKEW = 1,  /* drawn from the setup's rates */
+    EPLB_ROUTING_TRACE = 2, /* those of a recording, which every worker reads */
 };
 
 /** Most phases of made-up popularities. */
 #define EPLB_MAX_SKEW_PHASES 65536
+
+/** Room for the path of a recording, with its terminating zero. */
+#define EPLB_MAX_TRACE_PATH 4096
 
 /** What a worker must know before its first forward. */
 struct eplb_run_setup {
@@ -101,6 +138,12 @@ struct eplb_run_setup {
     const int64_t *skew_rates; /* [skew_phases][num_layers][num_experts], as eplb_skewed_routes_create
                                   takes them; NULL without phases; borrowed */
     const int32_t *initial;    /* [num_layers][num_slots]; borrowed; legal */
+    const char *trace_path;    /* the ids file with EPLB_ROUTING_TRACE, shorter than EPLB_MAX_TRACE_PATH; else
+                                  NULL; borrowed */
+    uint64_t trace_digest;     /* eplb_ids_digest: all read the same */
+    int32_t trace_sequences;   /* replayed, >= 1; 0 without a recording */
+    int32_t trace_repeat;      /* times that each phase is gone through, >= 1; 0 without a recording */
+    int32_t record;            /* 1: what rows were routed to comes before each result */
 };
 
 /**

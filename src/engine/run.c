@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "engine/crew.h"
 #include "engine/run_state.h"
 #include "engine/wake.h"
@@ -182,17 +183,29 @@ static enum eplb_status submit(struct eplb_run *run, unsigned flags, struct eplb
 
 /* ------------------------------------------------------------------------------------- collecting */
 
+/** Decodes what a worker gave beside its output: its rows' routes, when they are recorded, and its result. */
+static enum eplb_status decode_result(struct eplb_run *run, int32_t rank,
+                                      const struct eplb_channel_reply *reply, struct eplb_error *error)
+{
+    const struct eplb_run_params *params = run->params;
+    size_t routed = 0;
+    if (run->recorder != NULL)
+        EPLB_TRY(eplb_routed_decode(reply->result, reply->result_bytes, params->max_rows,
+                                    params->shape.num_layers * params->model.top_k, params->shape.num_experts,
+                                    &run->routed[rank], &routed, error));
+    return eplb_result_decode((const unsigned char *)reply->result + routed, reply->result_bytes - routed,
+                              params->max_rows, params->shape.num_layers, &run->results[rank], error);
+}
+
 /** Takes a rank's decoded reply. A result that makes no sense counts as lacking; the output is good. */
 static void take_reply(struct eplb_run *run, int32_t rank, const struct eplb_channel_reply *reply)
 {
-    const struct eplb_run_params *params = run->params;
     struct eplb_error reason;
     run->outputs[rank] = reply->output;
-    if (eplb_result_decode(reply->result, reply->result_bytes, params->max_rows, params->shape.num_layers,
-                           &run->results[rank], &reason) == EPLB_OK)
+    if (decode_result(run, rank, reply, &reason) == EPLB_OK)
         return;
     run->results[rank].samples = NULL;
-    eplb_run_warn(params->log, "rank %d: the result of forward %" PRIu64 " is refused: %s", rank,
+    eplb_run_warn(run->params->log, "rank %d: the result of forward %" PRIu64 " is refused: %s", rank,
                   run->collected + 1, reason.text);
 }
 
@@ -288,6 +301,32 @@ static void count(struct eplb_run *run, int64_t begun_at)
     eplb_statistics_add(run->keeper, run->outputs, run->results, run->tables, run->last_output_at - begun_at);
 }
 
+/** Tells what became of the layers that had switched, once a window after it has ended. */
+static void tell_outcomes(struct eplb_run *run)
+{
+    const struct eplb_run_params *params = run->params;
+    struct eplb_outcome outcome;
+    while (run->observers != NULL && eplb_observers_next(run->observers, &outcome)) {
+        EPLB_LOG(params->log, PLACEMENT_OUTCOME, EPLB_VALUE_INT(outcome.layer),
+                 EPLB_VALUE_INT(outcome.generation), EPLB_VALUE_INT(outcome.forwards),
+                 EPLB_VALUE_REAL(outcome.predicted), EPLB_VALUE_REAL(outcome.even),
+                 EPLB_VALUE_REAL(outcome.measured), EPLB_VALUE_REAL(outcome.mean));
+        if (params->switched != NULL)
+            params->switched(params->context, &outcome);
+    }
+}
+
+/** Records the forward, unless something of it lacks: then a warning told of that. */
+static enum eplb_status record(struct eplb_run *run, struct eplb_error *error)
+{
+    if (run->recorder == NULL)
+        return EPLB_OK;
+    for (int32_t rank = 0; rank < run->params->shape.ep_size; rank++)
+        if (run->results[rank].samples == NULL)
+            return EPLB_OK;
+    return eplb_recorder_add(run->recorder, run->routed, error);
+}
+
 /** Collects the oldest forward in flight, and tells the manager of it. */
 static enum eplb_status collect(struct eplb_run *run, unsigned flags, struct eplb_error *error)
 {
@@ -300,11 +339,14 @@ static enum eplb_status collect(struct eplb_run *run, unsigned flags, struct epl
     enum eplb_status status = EPLB_OK;
     /* Counted before the manager takes the outputs: it may commit a layer with them, which this forward did
      * not run under. */
-    if (flags != EPLB_FORWARD_WARMUP)
+    if (flags != EPLB_FORWARD_WARMUP) {
         count(run, begun_at);
+        EPLB_TRY(record(run, error));
+    }
     if (run->manager != NULL)
         status = eplb_manager_outputs(run->manager, run->collected, run->outputs, run->params->shape.ep_size,
                                       error);
+    tell_outcomes(run);
     return status;
 }
 
@@ -419,6 +461,9 @@ static enum eplb_status create_manager(struct eplb_run *run, struct eplb_error *
     manager.expert_bytes = eplb_model_expert_bytes(&params->model);
     manager.group = eplb_shm_group(run->crew.shm);
     manager.log = params->log;
+    EPLB_TRY(eplb_observers_create(&params->shape, params->initial, params->record, params->log,
+                                   &run->observers, error));
+    manager.observer = eplb_observers_observer(run->observers);
     return eplb_manager_create(&manager, &run->manager, error);
 }
 
@@ -444,9 +489,22 @@ static enum eplb_status check_ends(struct eplb_run *run, struct eplb_error *erro
     return EPLB_OK;
 }
 
+static enum eplb_status create_recorder(struct eplb_run *run, struct eplb_error *error)
+{
+    const struct eplb_run_params *params = run->params;
+    const struct eplb_recorder_params recorder = {.prefix = params->record,
+                                                  .shape = params->shape,
+                                                  .top_k = params->model.top_k,
+                                                  .max_rows = params->max_rows,
+                                                  .is_decode = params->routing == EPLB_ROUTING_TRACE,
+                                                  .layer_ids = params->record_layer_ids};
+    return params->record == NULL ? EPLB_OK : eplb_recorder_create(&recorder, &run->recorder, error);
+}
+
 /** The workers are started last: what can be refused was refused then. */
 static enum eplb_status run_all(struct eplb_run *run, struct eplb_error *error)
 {
+    EPLB_TRY(create_recorder(run, error));
     EPLB_TRY(eplb_crew_create(run->params, &run->crew, error));
     EPLB_TRY(create_manager(run, error));
     EPLB_TRY(eplb_crew_start(run->params, &run->crew, error));
@@ -454,6 +512,16 @@ static enum eplb_status run_all(struct eplb_run *run, struct eplb_error *error)
     EPLB_TRY(serve(run, error));
     EPLB_TRY(eplb_crew_dismiss(&run->crew, run->submitted + 1, error));
     return check_ends(run, error);
+}
+
+/** After the manager's destruction. The first failure counts. */
+static enum eplb_status end_recording(struct eplb_run *run, enum eplb_status status, struct eplb_error *error)
+{
+    struct eplb_error untold;
+    enum eplb_status routes = eplb_recorder_close(run->recorder, status == EPLB_OK ? error : &untold);
+    status = status == EPLB_OK ? routes : status;
+    enum eplb_status events = eplb_observers_close(run->observers, status == EPLB_OK ? error : &untold);
+    return status == EPLB_OK ? events : status;
 }
 
 enum eplb_status eplb_run(const struct eplb_run_params *params, struct eplb_run_outcome *outcome,
@@ -470,7 +538,11 @@ enum eplb_status eplb_run(const struct eplb_run_params *params, struct eplb_run_
     read_outcome(run);
     if (run->abandoned)
         status = EPLB_OK;
+    if (run->observers != NULL)
+        eplb_observers_finish(run->observers);
+    tell_outcomes(run);
     eplb_manager_destroy(run->manager);
+    status = end_recording(run, status, error);
     eplb_crew_free(&run->crew);
     eplb_run_state_destroy(run);
     return status;

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/outcomes.h"
 #include "engine/records.h"
 #include "engine/scheduler.h"
 #include "engine/statistics.h"
@@ -55,14 +56,21 @@ struct eplb_run_params {
     int32_t skew_phases;
     const int64_t *skew_rates; /* [skew_phases][num_layers][num_experts] */
     const int32_t *initial;    /* [num_layers][num_slots] legal */
-    uint64_t steps;            /* forwards; 0: until interrupted */
-    int32_t window_forwards;   /* of the statistics */
-    bool verify;               /* workers check all slots after every activation */
-    int32_t inject;            /* test builds, see struct eplb_run_setup */
+    const char *trace_path;    /* of EPLB_ROUTING_TRACE, as the next three; see struct eplb_run_setup */
+    uint64_t trace_digest;
+    int32_t trace_sequences, trace_repeat;
+    const char *record;              /* prefix of a recording to be written of the routed ids; NULL: none */
+    const int32_t *record_layer_ids; /* [num_layers] names of the layers in it; NULL: 0, 1, ... */
+    uint64_t steps;                  /* forwards; 0: until interrupted */
+    int32_t window_forwards;         /* of the statistics */
+    bool verify;                     /* workers check all slots after every activation */
+    int32_t inject;                  /* test builds, see struct eplb_run_setup */
     const struct eplb_log_sink *log;
     void *context;
     /** After every forward, from the calling thread. May be NULL. */
     void (*progress)(void *context, const struct eplb_run_progress *progress);
+    /** What became of a layer that switched: after a window, or at the end; see outcomes.h. May be NULL. */
+    void (*switched)(void *context, const struct eplb_outcome *outcome);
     /** Whether the run shall end: 0, or a number that is given back. Looked at between forwards and while
      * waiting. */
     int (*interrupted)(void *context); /* may be NULL */

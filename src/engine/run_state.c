@@ -17,6 +17,7 @@ static struct eplb_scheduler_params scheduler_params(const struct eplb_run_param
                                           .max_rows = params->max_rows,
                                           .admit_interval = params->admit_interval,
                                           .busy_ranks = params->busy_ranks,
+                                          .fixed_sequences = params->trace_sequences,
                                           .traffic = params->traffic};
 }
 
@@ -38,6 +39,21 @@ static void take_rooms(struct eplb_arena *arena, const struct eplb_run_params *p
     }
 }
 
+static struct eplb_routed *take_routed(struct eplb_arena *arena, const struct eplb_run_params *params)
+{
+    size_t rows = params->record == NULL ? 0 : (size_t)params->max_rows;
+    size_t row_ids = (size_t)params->shape.num_layers * (size_t)params->model.top_k;
+    struct eplb_routed *routed = eplb_arena_take(arena, (size_t)params->shape.ep_size, sizeof *routed);
+    for (int32_t rank = 0; rank < params->shape.ep_size; rank++) {
+        struct eplb_routed room = {0};
+        room.rows = eplb_arena_take(arena, rows, sizeof *room.rows);
+        room.experts = eplb_arena_take(arena, rows, row_ids * sizeof *room.experts);
+        if (routed != NULL)
+            routed[rank] = room;
+    }
+    return routed;
+}
+
 static struct eplb_run *lay_out(struct eplb_arena *arena, const struct eplb_run_params *params)
 {
     const struct eplb_shape *shape = &params->shape;
@@ -56,6 +72,7 @@ static struct eplb_run *lay_out(struct eplb_arena *arena, const struct eplb_run_
     parts.results = eplb_arena_take(arena, ranks, sizeof *parts.results);
     parts.result_rooms = eplb_arena_take(arena, ranks, sizeof *parts.result_rooms);
     take_rooms(arena, params, parts.result_rooms);
+    parts.routed = take_routed(arena, params);
     parts.input = eplb_arena_take(arena, 1, eplb_input_bytes(params->max_rows));
     parts.tables = eplb_arena_take(arena, layers * (size_t)shape->num_slots, sizeof *parts.tables);
     parts.generations = eplb_arena_take(arena, layers, sizeof *parts.generations);

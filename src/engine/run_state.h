@@ -7,6 +7,8 @@
 #define ENGINE_RUN_STATE_H
 
 #include "engine/crew.h"
+#include "engine/observers.h"
+#include "engine/recorder.h"
 #include "engine/run.h"
 #include "eplb/channel.h"
 
@@ -14,7 +16,8 @@ struct eplb_run {
     const struct eplb_run_params *params;
     struct eplb_run_outcome *outcome;
     struct eplb_crew crew;
-    struct eplb_manager *manager; /* NULL without balancing */
+    struct eplb_manager *manager; /* NULL without balancing, as its observers */
+    struct eplb_observers *observers;
     struct eplb_scheduler *scheduler;
     struct eplb_statistics_keeper *keeper;
     struct eplb_rank_batch *batches;      /* [R] of the forward that is being handed out */
@@ -23,6 +26,8 @@ struct eplb_run {
     struct eplb_worker_output *outputs;   /* [R] of the forward that is being collected */
     struct eplb_result *results;          /* [R] likewise */
     struct eplb_result *result_rooms;     /* [R] where their arrays lie */
+    struct eplb_recorder *recorder;       /* NULL: nothing is recorded */
+    struct eplb_routed *routed;           /* [R] of the forward that is being collected; for the recorder */
     unsigned char *input;                 /* an encoded one */
     int32_t *tables;                      /* [L][num_slots] that forwards were last seen to run under */
     uint64_t *generations;                /* [L] of these */

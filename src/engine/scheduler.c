@@ -13,6 +13,7 @@ struct place {
     uint64_t sequence;
     int32_t position;      /* of its next row */
     int32_t prompt_length; /* 0: the place is free */
+    int32_t decoded_from;  /* position of the first decode row */
     int32_t num_rows;      /* of the whole sequence */
 };
 
@@ -54,6 +55,11 @@ enum eplb_status eplb_scheduler_params_check(const struct eplb_scheduler_params 
     if (params->busy_ranks < 1 || params->busy_ranks > params->num_ranks)
         EPLB_FAIL(EPLB_INVALID, "scheduler: busy_ranks is %d; allowed is 1 to %d, the number of ranks",
                   params->busy_ranks, params->num_ranks);
+    int64_t places = (int64_t)params->busy_ranks * params->num_caches;
+    if (params->fixed_sequences < 0 || params->fixed_sequences > places)
+        EPLB_FAIL(EPLB_INVALID,
+                  "scheduler: fixed_sequences is %d; allowed is 0 to %lld, the caches of the busy ranks",
+                  params->fixed_sequences, (long long)places);
     return EPLB_OK;
 }
 
@@ -103,14 +109,33 @@ static void begin(struct eplb_scheduler *scheduler, int32_t rank, int32_t cache)
     *place_of(scheduler, rank, cache) =
         (struct place){.sequence = sequence,
                        .prompt_length = prompt_length,
+                       .decoded_from = prompt_length,
                        .num_rows = prompt_length + eplb_traffic_new_tokens(traffic, sequence) - 1};
     EPLB_ASSERT(waiting->count < scheduler->params.num_caches);
     int64_t last = (int64_t)waiting->first + waiting->count++;
     waiting->caches[last % scheduler->params.num_caches] = cache;
 }
 
+/** The sequences of one rank are neighbours. */
+static void admit_fixed(struct eplb_scheduler *scheduler)
+{
+    int64_t sequences = scheduler->params.fixed_sequences;
+    int64_t ranks = scheduler->params.busy_ranks;
+    for (int32_t rank = 0; rank < ranks; rank++) {
+        int32_t count = (int32_t)(sequences * (rank + 1) / ranks - sequences * rank / ranks);
+        for (int32_t cache = 0; cache < count; cache++)
+            if (place_of(scheduler, rank, cache)->prompt_length == 0)
+                *place_of(scheduler, rank, cache) =
+                    (struct place){.sequence = scheduler->begun++, .prompt_length = 1, .num_rows = INT32_MAX};
+    }
+}
+
 static void admit(struct eplb_scheduler *scheduler)
 {
+    if (scheduler->params.fixed_sequences > 0) {
+        admit_fixed(scheduler);
+        return;
+    }
     for (int32_t cache = 0; cache < scheduler->params.num_caches; cache++)
         for (int32_t rank = 0; rank < scheduler->params.busy_ranks; rank++)
             if (place_of(scheduler, rank, cache)->prompt_length == 0)
@@ -121,13 +146,14 @@ static void admit(struct eplb_scheduler *scheduler)
 static void make_row(struct eplb_scheduler *scheduler, struct place *place, int32_t cache,
                      struct eplb_model_row *row)
 {
-    bool decode = place->position >= place->prompt_length;
+    bool decode = place->position >= place->decoded_from;
+    bool given = place->position < place->prompt_length;
     *row = (struct eplb_model_row){
         .sequence = place->sequence,
         .cache = cache,
         .position = place->position,
-        .token = decode ? EPLB_SAMPLED_TOKEN
-                        : eplb_traffic_token(scheduler->params.traffic, place->sequence, place->position),
+        .token = given ? eplb_traffic_token(scheduler->params.traffic, place->sequence, place->position)
+                       : EPLB_SAMPLED_TOKEN,
         .kind = decode ? EPLB_TOKEN_DECODE : EPLB_TOKEN_PREFILL,
         .sample = place->position >= place->prompt_length - 1,
     };
@@ -142,7 +168,7 @@ static int32_t make_decode(struct eplb_scheduler *scheduler, int32_t rank, struc
     int32_t count = 0;
     for (int32_t cache = 0; cache < scheduler->params.num_caches; cache++) {
         struct place *place = place_of(scheduler, rank, cache);
-        if (place->prompt_length > 0 && place->position >= place->prompt_length)
+        if (place->prompt_length > 0 && place->position >= place->decoded_from)
             make_row(scheduler, place, cache, &rows[count++]);
     }
     return count;

@@ -17,6 +17,11 @@
  * A sequence with a prompt of m tokens, of which k follow, has m + k - 1 rows: the last of the prompt
  * gives the first token, and each of the k - 1 decode rows one more.
  *
+ * With `fixed_sequences` there are so many and no more, in contiguous blocks: of R busy ranks and n sequences
+ * rank r gets those from n r / R to n (r + 1) / R. They begin with the first forward and last as long as
+ * positions do, whatever the traffic says of lengths. All their rows are decode rows, also the first, which
+ * is the whole prompt: what is replayed of a recording counts as it was recorded.
+ *
  * The next token of a sequence need not be known for the next forward (EPLB_SAMPLED_TOKEN): lengths are
  * fixed by the traffic, so forwards can be made ahead of the outputs of those before them.
  */
@@ -37,6 +42,7 @@ struct eplb_scheduler_params {
     int32_t admit_interval;             /* forwards, >= 1 */
     int32_t busy_ranks;                 /* ranks 0 to busy_ranks - 1 get sequences, 1 to num_ranks; the
                                            others stay empty */
+    int32_t fixed_sequences;            /* 0, or at most busy_ranks * num_caches */
     const struct eplb_traffic *traffic; /* outlives the scheduler */
 };
 

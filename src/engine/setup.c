@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The eplb authors */
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/error.h"
 #include "engine/layout.h"
 #include "engine/records.h"
+#include "model/recording.h"
 #include "wire/bytes.h"
 
 /* The arrays of a setup are used where they lie in the record. */
@@ -32,7 +34,10 @@ _Static_assert(EPLB_SETUP_ARRAYS % sizeof(int64_t) == 0, "the rates are aligned"
     NUMBER(transfer_timeout_seconds, TRANSFER_TIMEOUT_SECONDS) \
     NUMBER(verify, VERIFY)                                     \
     NUMBER(inject, INJECT)                                     \
-    NUMBER(skew_phases, SKEW_PHASES)
+    NUMBER(skew_phases, SKEW_PHASES)                           \
+    NUMBER(trace_sequences, TRACE_SEQUENCES)                   \
+    NUMBER(trace_repeat, TRACE_REPEAT)                         \
+    NUMBER(record, RECORD)
 
 static size_t rates_of_phase(const struct eplb_shape *shape)
 {
@@ -44,12 +49,17 @@ static size_t initial_offset(const struct eplb_shape *shape, int32_t phases)
     return EPLB_SETUP_ARRAYS + (size_t)phases * rates_of_phase(shape) * sizeof(int64_t);
 }
 
-/** Phases are within their range: nothing here passes 2^63. */
-static size_t setup_size(const struct eplb_shape *shape, int32_t phases)
+/** Also the size of a setup without a recording. Phases are within their range: nothing here passes 2^63. */
+static size_t path_offset(const struct eplb_shape *shape, int32_t phases)
 {
     EPLB_ASSERT(phases >= 0 && phases <= EPLB_MAX_SKEW_PHASES);
     size_t table = (size_t)shape->num_layers * (size_t)shape->num_slots;
     return initial_offset(shape, phases) + table * sizeof(int32_t);
+}
+
+static size_t path_bytes(const struct eplb_run_setup *setup)
+{
+    return setup->trace_path == NULL ? 0 : strlen(setup->trace_path) + 1;
 }
 
 /* -------------------------------------------------------------------------------------- checks */
@@ -78,6 +88,7 @@ static enum eplb_status check_numbers(const struct eplb_run_setup *setup, struct
 {
     int32_t phases_from = setup->routing == EPLB_ROUTING_SKEW ? 1 : 0;
     int32_t phases_to = setup->routing == EPLB_ROUTING_SKEW ? EPLB_MAX_SKEW_PHASES : 0;
+    bool trace = setup->routing == EPLB_ROUTING_TRACE;
     const struct range ranges[] = {
         {"max_rows", setup->max_rows, 1, INT32_MAX},
         {"num_caches", setup->num_caches, 1, setup->max_rows},
@@ -90,8 +101,11 @@ static enum eplb_status check_numbers(const struct eplb_run_setup *setup, struct
         {"engine_pid", setup->engine_pid, 1, INT32_MAX},
         {"verify", setup->verify, 0, 1},
         {"inject", setup->inject, 0, 1},
-        {"routing", setup->routing, EPLB_ROUTING_MODEL, EPLB_ROUTING_SKEW},
+        {"routing", setup->routing, EPLB_ROUTING_MODEL, EPLB_ROUTING_TRACE},
         {"skew_phases", setup->skew_phases, phases_from, phases_to},
+        {"trace_sequences", setup->trace_sequences, trace ? 1 : 0, trace ? EPLB_MAX_REPLAYED : 0},
+        {"trace_repeat", setup->trace_repeat, trace ? 1 : 0, trace ? INT32_MAX : 0},
+        {"record", setup->record, 0, 1},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (ranges[i].value < ranges[i].low || ranges[i].value > ranges[i].high)
@@ -142,12 +156,24 @@ static enum eplb_status check_arrays(const struct eplb_run_setup *setup, const s
     return EPLB_OK;
 }
 
+static enum eplb_status check_path(const struct eplb_run_setup *setup, struct eplb_error *error)
+{
+    size_t bytes = path_bytes(setup);
+    if (setup->routing != EPLB_ROUTING_TRACE && (bytes > 0 || setup->trace_digest != 0))
+        EPLB_FAIL(EPLB_INVALID, "setup: there is a recording, and routing is %d", (int)setup->routing);
+    if (setup->routing == EPLB_ROUTING_TRACE && (bytes < 2 || bytes > EPLB_MAX_TRACE_PATH))
+        EPLB_FAIL(EPLB_INVALID, "setup: the recording's path takes %zu bytes; allowed is 2 to %d", bytes,
+                  EPLB_MAX_TRACE_PATH);
+    return EPLB_OK;
+}
+
 enum eplb_status eplb_setup_check(const struct eplb_run_setup *setup, const struct eplb_shape *shape,
                                   struct eplb_error *error)
 {
     EPLB_TRY(check_shape(setup, shape->ep_size, shape->redundant_experts_num, shape, error));
     EPLB_TRY(eplb_model_config_check(&setup->model, error));
     EPLB_TRY(check_numbers(setup, error));
+    EPLB_TRY(check_path(setup, error));
     return check_arrays(setup, shape, error);
 }
 
@@ -155,7 +181,7 @@ enum eplb_status eplb_setup_check(const struct eplb_run_setup *setup, const stru
 
 size_t eplb_setup_bytes(const struct eplb_run_setup *setup, const struct eplb_shape *shape)
 {
-    return setup_size(shape, setup->skew_phases);
+    return path_offset(shape, setup->skew_phases) + path_bytes(setup);
 }
 
 void eplb_setup_encode(const struct eplb_run_setup *setup, const struct eplb_shape *shape, void *bytes)
@@ -178,7 +204,12 @@ void eplb_setup_encode(const struct eplb_run_setup *setup, const struct eplb_sha
     size_t initial = initial_offset(shape, setup->skew_phases);
     if (setup->skew_phases > 0)
         memcpy(record + EPLB_SETUP_ARRAYS, setup->skew_rates, initial - EPLB_SETUP_ARRAYS);
-    memcpy(record + initial, setup->initial, setup_size(shape, setup->skew_phases) - initial);
+    size_t path = path_offset(shape, setup->skew_phases);
+    memcpy(record + initial, setup->initial, path - initial);
+    eplb_put_u32(record + EPLB_SETUP_TRACE_PATH_BYTES, (uint32_t)path_bytes(setup));
+    eplb_put_u64(record + EPLB_SETUP_TRACE_DIGEST, setup->trace_digest);
+    if (setup->trace_path != NULL)
+        memcpy(record + path, setup->trace_path, path_bytes(setup));
 }
 
 /** Everything but the arrays. */
@@ -192,11 +223,33 @@ static struct eplb_run_setup get_setup(const unsigned char *record)
         .routing = (enum eplb_routing)eplb_get_u32(record + EPLB_SETUP_ROUTING),
         .skew_seed = eplb_get_u64(record + EPLB_SETUP_SKEW_SEED),
         .skew_period = eplb_get_u64(record + EPLB_SETUP_SKEW_PERIOD),
+        .trace_digest = eplb_get_u64(record + EPLB_SETUP_TRACE_DIGEST),
     };
 #define GET_NUMBER(member, name) setup.member = eplb_get_i32(record + EPLB_SETUP_##name);
     SETUP_NUMBERS(GET_NUMBER)
 #undef GET_NUMBER
     return setup;
+}
+
+/** Finds the path behind the arrays, if there is one; the record ends with it. */
+static enum eplb_status get_path(const unsigned char *record, size_t size, const struct eplb_shape *shape,
+                                 struct eplb_run_setup *setup, struct eplb_error *error)
+{
+    uint32_t bytes = eplb_get_u32(record + EPLB_SETUP_TRACE_PATH_BYTES);
+    size_t path = path_offset(shape, setup->skew_phases);
+    if (bytes > EPLB_MAX_TRACE_PATH)
+        EPLB_FAIL(EPLB_INVALID, "setup: the recording's path takes %lu bytes; allowed is at most %d",
+                  (unsigned long)bytes, EPLB_MAX_TRACE_PATH);
+    if (size != path + bytes)
+        EPLB_FAIL(EPLB_INVALID, "setup: %zu bytes; this shape and %d phases need %zu", size,
+                  setup->skew_phases, path + bytes);
+    if (bytes == 0)
+        return EPLB_OK;
+    if (memchr(record + path, '\0', bytes) != record + path + bytes - 1)
+        EPLB_FAIL(EPLB_INVALID, "setup: the recording's path of %lu bytes does not end with the record",
+                  (unsigned long)bytes);
+    setup->trace_path = (const char *)record + path;
+    return EPLB_OK;
 }
 
 enum eplb_status eplb_setup_decode(const void *bytes, size_t size, const struct eplb_shape *shape,
@@ -211,9 +264,8 @@ enum eplb_status eplb_setup_decode(const void *bytes, size_t size, const struct 
                          eplb_get_i32(record + EPLB_SETUP_REDUNDANT_EXPERTS_NUM), shape, error));
     EPLB_TRY(eplb_model_config_check(&decoded.model, error));
     EPLB_TRY(check_numbers(&decoded, error));
-    if (size != setup_size(shape, decoded.skew_phases))
-        EPLB_FAIL(EPLB_INVALID, "setup: %zu bytes; this shape and %d phases need %zu", size,
-                  decoded.skew_phases, setup_size(shape, decoded.skew_phases));
+    EPLB_TRY(get_path(record, size, shape, &decoded, error));
+    EPLB_TRY(check_path(&decoded, error));
     if (decoded.skew_phases > 0)
         decoded.skew_rates = (const int64_t *)(const void *)(record + EPLB_SETUP_ARRAYS);
     decoded.initial = (const int32_t *)(const void *)(record + initial_offset(shape, decoded.skew_phases));

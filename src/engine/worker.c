@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "engine/lifeline.h"
 #include "engine/records.h"
+#include "engine/routes.h"
 #include "eplb/channel.h"
 #include "eplb/clock.h"
 #include "eplb/executor.h"
@@ -35,7 +36,7 @@ struct worker {
     struct eplb_shm *shm;
     const struct eplb_shape *shape;
     struct eplb_run_setup setup;
-    struct eplb_skewed_routes *routes; /* NULL: the router's */
+    struct eplb_routes routes;
     struct eplb_model *model;
     struct eplb_executor *executor; /* NULL without balancing */
     uint64_t *generations;          /* [L] zeros, without an executor */
@@ -43,7 +44,7 @@ struct worker {
     uint64_t *fingerprints;         /* [L][E]; NULL without verify */
     struct eplb_model_row *rows;    /* [max_rows] */
     struct eplb_result result;
-    unsigned char *result_bytes; /* the encoded result */
+    unsigned char *result_bytes; /* the encoded result, behind the routes when they are recorded */
 };
 
 static int64_t now(void)
@@ -123,33 +124,22 @@ static enum eplb_status log_memory(const struct worker *worker, struct eplb_erro
     return EPLB_OK;
 }
 
-static enum eplb_status make_routes(struct worker *worker, struct eplb_error *error)
-{
-    const struct eplb_run_setup *setup = &worker->setup;
-    if (setup->routing != EPLB_ROUTING_SKEW)
-        return EPLB_OK;
-    return eplb_skewed_routes_create(setup->skew_rates, setup->skew_phases, worker->shape->num_layers,
-                                     worker->shape->num_experts, setup->model.top_k, setup->skew_period,
-                                     setup->skew_seed, &worker->routes, error);
-}
-
 static enum eplb_status make_model(struct worker *worker, struct eplb_error *error)
 {
     const struct eplb_run_setup *setup = &worker->setup;
-    EPLB_TRY(make_routes(worker, error));
-    const struct eplb_model_params params = {
-        .config = setup->model,
-        .shape = *worker->shape,
-        .ep_rank = worker->params->ep_rank,
-        .max_rows = setup->max_rows,
-        .num_caches = setup->num_caches,
-        .initial = setup->initial,
-        .decode_only_load = setup->decode_only_load,
-        .fixed = !setup->eplb,
-        .group = eplb_shm_group(worker->shm),
-        .routes = worker->routes == NULL ? NULL : eplb_skewed_routes_source(worker->routes),
-        .log = worker->params->log,
-        .cpu_time = cpu_time};
+    EPLB_TRY(eplb_routes_make(setup, &worker->routes, error));
+    const struct eplb_model_params params = {.config = setup->model,
+                                             .shape = *worker->shape,
+                                             .ep_rank = worker->params->ep_rank,
+                                             .max_rows = setup->max_rows,
+                                             .num_caches = setup->num_caches,
+                                             .initial = setup->initial,
+                                             .decode_only_load = setup->decode_only_load,
+                                             .fixed = !setup->eplb,
+                                             .group = eplb_shm_group(worker->shm),
+                                             .routes = eplb_routes_source(&worker->routes),
+                                             .log = worker->params->log,
+                                             .cpu_time = cpu_time};
     return eplb_model_create(&params, &worker->model, error);
 }
 
@@ -182,7 +172,9 @@ static enum eplb_status make_buffers(struct worker *worker, struct eplb_error *e
     worker->rows = calloc(rows, sizeof *worker->rows);
     worker->result.samples = calloc(rows, sizeof *worker->result.samples);
     worker->result.work = calloc(layers, sizeof *worker->result.work);
-    worker->result_bytes = malloc(eplb_result_bytes(setup->max_rows, worker->shape->num_layers));
+    worker->result_bytes =
+        malloc(eplb_routed_bytes(setup->max_rows, setup->model.num_layers * setup->model.top_k) +
+               eplb_result_bytes(setup->max_rows, worker->shape->num_layers));
     worker->generations = calloc(layers, sizeof *worker->generations);
     if (worker->rows == NULL || worker->result.samples == NULL || worker->result.work == NULL ||
         worker->result_bytes == NULL || worker->generations == NULL)
@@ -296,7 +288,9 @@ static enum eplb_status reply(struct worker *worker, uint64_t seq, struct eplb_e
 {
     struct eplb_worker_output output;
     EPLB_TRY(fill_output(worker, seq, &output, error));
-    size_t size = eplb_result_encode(&worker->result, worker->shape->num_layers, worker->result_bytes);
+    size_t routed = eplb_routes_encode(&worker->routes, worker->result_bytes);
+    size_t size = routed + eplb_result_encode(&worker->result, worker->shape->num_layers,
+                                              worker->result_bytes + routed);
     return eplb_channel_reply(worker->channel, &output, worker->result_bytes, size, error);
 }
 
@@ -306,6 +300,7 @@ static enum eplb_status serve(struct worker *worker, const struct eplb_channel_r
     struct eplb_model_batch batch = {.seq = request->command.seq, .rows = worker->rows};
     EPLB_TRY(eplb_input_decode(request->input, request->input_bytes, worker->setup.max_rows, &batch.flags,
                                worker->rows, &batch.num_rows, error));
+    eplb_routes_begin(&worker->routes, worker->rows, batch.num_rows);
     EPLB_TRY(worker->bereaved ? give_up(worker, &request->command, error)
                               : run_step(worker, &request->command, &batch, error));
     EPLB_TRY(verify(worker, &request->command, error));
@@ -336,7 +331,7 @@ static enum eplb_status tear_down(struct worker *worker, struct eplb_error *erro
         EPLB_TRY(eplb_executor_stop(worker->executor, STOP_TIMEOUT_NS, error));
     eplb_executor_destroy(worker->executor);
     eplb_model_destroy(worker->model);
-    eplb_skewed_routes_destroy(worker->routes);
+    eplb_routes_free(&worker->routes);
     free(worker->fingerprints);
     free(worker->generations);
     free(worker->result_bytes);

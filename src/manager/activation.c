@@ -120,6 +120,7 @@ static void commit(struct eplb_manager_core *core, int64_t now)
     action->layer = layer;
     action->generation = eplb_manager_core_generation(core, layer);
     action->wait_ns = now - core->activating.handed_at;
+    action->expert_ids = eplb_planner_active(core->planner) + eplb_manager_row(core, layer);
     eplb_round_end_if_over(core);
 }
 

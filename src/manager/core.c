@@ -67,6 +67,26 @@ int32_t eplb_manager_layer_id(const struct eplb_manager_core *core, int32_t laye
 
 /* ------------------------------------------------------------------------------------- create */
 
+struct eplb_manager_core_params eplb_manager_core_params_of(const struct eplb_manager_params *params)
+{
+    const int64_t second_ns = INT64_C(1000000000);
+    return (struct eplb_manager_core_params){
+        .shape = params->shape,
+        .ops = params->ops,
+        .min_peak_load_improvement = params->min_peak_load_improvement,
+        .update_interval_ns = params->update_interval_seconds * second_ns,
+        .update_interval_forwards = params->update_interval_steps,
+        .prepare_timeout_ns = params->prepare_timeout_seconds * second_ns,
+        .transfer_timeout_ns = params->transfer_timeout_seconds * second_ns,
+        .overlap = params->overlap,
+        .first_token = params->first_token,
+        .first_seq = params->first_seq,
+        .initial = params->initial,
+        .generations = params->generations,
+        .layer_ids = params->layer_ids,
+    };
+}
+
 static struct eplb_manager_core *layout(struct eplb_arena *arena,
                                         const struct eplb_manager_core_params *params)
 {
@@ -454,6 +474,16 @@ void eplb_manager_core_status(const struct eplb_manager_core *core, int64_t now,
 const int32_t *eplb_manager_core_tables(const struct eplb_manager_core *core)
 {
     return eplb_planner_active(core->planner);
+}
+
+const struct eplb_benefit *eplb_manager_core_benefits(const struct eplb_manager_core *core)
+{
+    return eplb_planner_benefits(core->planner);
+}
+
+const int32_t *eplb_manager_core_candidates(const struct eplb_manager_core *core)
+{
+    return eplb_planner_candidates(core->planner);
 }
 
 uint64_t eplb_manager_core_generation(const struct eplb_manager_core *core, int32_t layer)

@@ -33,59 +33,8 @@ struct eplb_manager_core_params {
 
 struct eplb_manager_core;
 
-enum eplb_manager_event_type {
-    EPLB_MANAGER_SUBMIT,      /* the forward `seq` is about to be handed out: asks for its command */
-    EPLB_MANAGER_DROPPED,     /* `seq` will not be run; no rank was given it */
-    EPLB_MANAGER_OUTPUTS,     /* `seq` came back */
-    EPLB_MANAGER_POLICY_DONE, /* the policy run ended with `status` */
-    EPLB_MANAGER_RANK_DEAD,   /* `rank` */
-    EPLB_MANAGER_TICK,        /* nothing but the time */
-};
-
-struct eplb_manager_event {
-    enum eplb_manager_event_type type;
-    uint64_t seq;
-    const struct eplb_dp_batch *batches; /* SUBMIT: [num_batches] */
-    int32_t num_batches;
-    bool warmup; /* SUBMIT */
-    const struct eplb_worker_output
-        *outputs; /* OUTPUTS: [num_outputs], prefix NULL where a rank's is lacking */
-    int32_t num_outputs;
-    enum eplb_status status; /* POLICY_DONE */
-    const char *reason;      /* POLICY_DONE: the policy's sentence when it failed */
-    int32_t rank;            /* RANK_DEAD */
-};
-
-enum eplb_manager_action_type {
-    EPLB_MANAGER_COMMAND,      /* hand out `command` with the forward */
-    EPLB_MANAGER_OPEN_RECORD,  /* open the decision record of `token`, before the command goes out */
-    EPLB_MANAGER_ABORT_RECORD, /* abort it unless decided */
-    EPLB_MANAGER_RUN_POLICY,   /* call eplb_manager_core_run_policy outside locks, then feed POLICY_DONE */
-    EPLB_MANAGER_COMMITTED,    /* `layer` runs the new placement from `generation` on */
-    EPLB_MANAGER_ABORTED,      /* `layer` was given up in this round: `why` */
-    EPLB_MANAGER_STOP,         /* the run must end: `error` */
-};
-
-enum eplb_abort_reason {
-    EPLB_ABORT_FAILED,    /* a rank reported a failed prepare */
-    EPLB_ABORT_TIMEOUT,   /* not all ranks prepared in time */
-    EPLB_ABORT_KEPT,      /* the ranks voted the activation down */
-    EPLB_ABORT_STALE,     /* a ready layer no longer passes the gate */
-    EPLB_ABORT_RANK_DEAD, /* a rank died */
-};
-
-const char *eplb_abort_reason_text(enum eplb_abort_reason why);
-
-struct eplb_manager_action {
-    enum eplb_manager_action_type type;
-    const struct eplb_command *command;
-    struct eplb_activation_token token;
-    int32_t layer;
-    uint64_t generation;
-    enum eplb_abort_reason why;
-    int64_t wait_ns; /* COMMITTED: from the hand-out of the activation to the last report */
-    const struct eplb_error *error;
-};
+/** The core's parameters of a manager's, without logs. */
+struct eplb_manager_core_params eplb_manager_core_params_of(const struct eplb_manager_params *params);
 
 enum eplb_status eplb_manager_core_create(const struct eplb_manager_core_params *params,
                                           struct eplb_manager_core **core, struct eplb_error *error);
@@ -107,6 +56,11 @@ void eplb_manager_core_status(const struct eplb_manager_core *core, int64_t now,
 
 /** The committed tables [L][num_slots] and generations [L]. */
 const int32_t *eplb_manager_core_tables(const struct eplb_manager_core *core);
+
+/** Verdicts [L] and candidates [L][num_slots] of the last policy run. Not while one is under way. */
+const struct eplb_benefit *eplb_manager_core_benefits(const struct eplb_manager_core *core);
+const int32_t *eplb_manager_core_candidates(const struct eplb_manager_core *core);
+
 /** A layer's name in messages. */
 int32_t eplb_manager_layer_id(const struct eplb_manager_core *core, int32_t layer);
 

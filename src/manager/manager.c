@@ -24,7 +24,6 @@
 
 /** How often time is told to the core while nothing else happens. */
 #define TICK_NS INT64_C(100000000)
-#define SECOND_NS INT64_C(1000000000)
 
 enum { COMMAND_TABLES = 2 };
 
@@ -34,6 +33,7 @@ struct eplb_manager {
     const struct eplb_group *group;
     const struct eplb_log_sink *log;
     const struct eplb_clock *clock;
+    const struct eplb_manager_observer *observer;
     struct eplb_metrics *metrics;
     int64_t expert_bytes;
 
@@ -90,11 +90,29 @@ static void tell_resolved(struct eplb_manager *manager, const struct eplb_manage
                  EPLB_VALUE_TEXT(eplb_abort_reason_text(action->why)));
 }
 
+/* The observer sees all in the order of the core: it is told with the lock held. */
+
+static void show_event(const struct eplb_manager *manager, const struct eplb_manager_event *event,
+                       int64_t now)
+{
+    const struct eplb_manager_observer *observer = manager->observer;
+    if (observer != NULL && observer->event != NULL)
+        observer->event(observer->context, event, now);
+}
+
+static void show_action(const struct eplb_manager *manager, const struct eplb_manager_action *action)
+{
+    const struct eplb_manager_observer *observer = manager->observer;
+    if (observer != NULL && observer->action != NULL)
+        observer->action(observer->context, action);
+}
+
 /** Does what the core asks for. Called with the lock held; nothing here blocks. */
 static void act(struct eplb_manager *manager, struct eplb_command *command)
 {
     struct eplb_manager_action action;
     while (eplb_manager_core_next(manager->core, &action)) {
+        show_action(manager, &action);
         switch (action.type) {
         case EPLB_MANAGER_COMMAND:
             EPLB_ASSERT(command != NULL);
@@ -168,7 +186,9 @@ static enum eplb_status step(struct eplb_manager *manager, const struct eplb_man
 {
     struct eplb_log_buffer records;
     eplb_mutex_lock(&manager->lock);
-    eplb_manager_core_step(manager->core, event, manager->clock->now(manager->clock->context));
+    int64_t now = manager->clock->now(manager->clock->context);
+    show_event(manager, event, now);
+    eplb_manager_core_step(manager->core, event, now);
     act(manager, command);
     count(manager);
     struct eplb_error stop_error = manager->stop_error;
@@ -189,6 +209,8 @@ static void run_policy(struct eplb_manager *manager)
     if (manager->metrics != NULL)
         eplb_metrics_observe(manager->metrics, EPLB_METRIC_POLICY_SECONDS,
                              manager->clock->now(manager->clock->context) - began);
+    done.benefits = eplb_manager_core_benefits(manager->core);
+    done.candidates = eplb_manager_core_candidates(manager->core);
     step(manager, &done, NULL, NULL);
 }
 
@@ -229,6 +251,9 @@ static enum eplb_status check_params(const struct eplb_manager_params *params, s
         EPLB_FAIL(EPLB_INVALID, "expert_bytes is %" PRId64 "; it must be 0 or more", params->expert_bytes);
     if (params->group == NULL || params->clock == NULL || params->clock->now == NULL)
         EPLB_FAIL(EPLB_INVALID, "a manager needs a process group and a clock");
+    if (params->observer != NULL && params->observer->size != sizeof *params->observer)
+        EPLB_FAIL(EPLB_INVALID, "eplb_manager_observer.size is %zu; this library's is %zu",
+                  params->observer->size, sizeof *params->observer);
     if (params->group->record_open == NULL || params->group->record_abort == NULL)
         EPLB_FAIL(EPLB_INVALID, "the process group lacks record_open or record_abort");
     if (params->shape.ep_size < 2)
@@ -249,23 +274,9 @@ static enum eplb_status check_params(const struct eplb_manager_params *params, s
 static enum eplb_status create_core(struct eplb_manager *manager, const struct eplb_manager_params *params,
                                     struct eplb_error *error)
 {
-    struct eplb_manager_core_params core = {
-        .shape = params->shape,
-        .ops = params->ops,
-        .min_peak_load_improvement = params->min_peak_load_improvement,
-        .update_interval_ns = params->update_interval_seconds * SECOND_NS,
-        .update_interval_forwards = params->update_interval_steps,
-        .prepare_timeout_ns = params->prepare_timeout_seconds * SECOND_NS,
-        .transfer_timeout_ns = params->transfer_timeout_seconds * SECOND_NS,
-        .overlap = params->overlap,
-        .first_token = params->first_token,
-        .first_seq = params->first_seq,
-        .initial = params->initial,
-        .generations = params->generations,
-        .layer_ids = params->layer_ids,
-        .log = &manager->pending_sink,
-        .policy_log = params->log,
-    };
+    struct eplb_manager_core_params core = eplb_manager_core_params_of(params);
+    core.log = &manager->pending_sink;
+    core.policy_log = params->log;
     return eplb_manager_core_create(&core, &manager->core, error);
 }
 
@@ -304,6 +315,7 @@ enum eplb_status eplb_manager_create(const struct eplb_manager_params *params, s
     created->group = params->group;
     created->log = params->log;
     created->clock = params->clock;
+    created->observer = params->observer;
     created->metrics = params->metrics;
     created->expert_bytes = params->expert_bytes;
     created->pending_sink = eplb_log_buffer_sink(&created->pending);
@@ -311,6 +323,8 @@ enum eplb_status eplb_manager_create(const struct eplb_manager_params *params, s
     enum eplb_status status = created->tables != NULL
                                   ? create_core(created, params, error)
                                   : eplb_fail(error, EPLB_NO_MEMORY, "no memory for a manager's commands");
+    if (status == EPLB_OK && params->observer != NULL && params->observer->start != NULL)
+        params->observer->start(params->observer->context, params);
     if (status == EPLB_OK)
         status = start(created, error);
     if (status != EPLB_OK) {

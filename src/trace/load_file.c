@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "os/file.h"
+#include "trace/ids_file.h"
 #include "trace/load_formats.h"
 
 enum eplb_status eplb_load_init(struct eplb_load *load, int32_t num_steps, int32_t num_layers,
@@ -124,6 +125,8 @@ enum eplb_status eplb_load_parse(const struct eplb_input *input, struct eplb_loa
 
 enum eplb_status eplb_load_read(const char *path, struct eplb_load *load, struct eplb_error *error)
 {
+    if (eplb_ids_is_name(path))
+        return eplb_load_read_ids(path, load, error);
     char *bytes;
     size_t size;
     EPLB_TRY(eplb_file_read(path, &bytes, &size, error));

@@ -5,7 +5,8 @@
  *
  * Read from eplb-load-1 JSON, CSV with the header step,label,layer,e0,e1,.. and NumPy .npy
  * (int32 or int64, little-endian, C order, [layer][expert] or [step][layer][expert]); which one it
- * is, the content tells. A layer's id is its number in the model, its row its place among the
+ * is, the content tells. Routed ids (ids_file.h) are known by their name, and each phase of them is a
+ * step with its name as label. A layer's id is its number in the model, its row its place among the
  * MoE layers: rows are in ascending order of ids, and steps in ascending order of step ids.
  */
 #ifndef TRACE_LOAD_FILE_H

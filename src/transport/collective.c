@@ -127,7 +127,9 @@ static enum eplb_pipe_status advance(struct eplb_collective *collective, int32_t
         return EPLB_PIPE_DAMAGED;
     if (sending == EPLB_PIPE_WAIT && receiving == EPLB_PIPE_WAIT)
         return EPLB_PIPE_WAIT;
-    eplb_mesh_ring(collective->mesh, other);
+    /* What was taken made room, which only a sender with more of this message can wait for. */
+    if (sending == EPLB_PIPE_READY || !exchange->received_all)
+        eplb_mesh_ring(collective->mesh, other);
     return EPLB_PIPE_READY;
 }
 
@@ -152,6 +154,22 @@ static enum eplb_status advance_all(struct eplb_collective *collective, const st
         *done = *done && exchange->sent_all && exchange->received_all;
     }
     return EPLB_OK;
+}
+
+/**
+ * How many rings will come before this rank can go on, at least: nothing moved in the last pass, so whoever
+ * has not sent all rings at least once more. A rank that has itself something left to send waits for room,
+ * which one ring may bring.
+ */
+static uint32_t rings_awaited(const struct eplb_collective *collective)
+{
+    uint32_t rings = 0;
+    for (int32_t other = 0; other < collective->mesh->limits.num_ranks; other++) {
+        if (!collective->exchanges[other].sent_all)
+            return 1;
+        rings += !collective->exchanges[other].received_all;
+    }
+    return rings;
 }
 
 static enum eplb_status check_sizes(const struct eplb_collective *collective, const struct eplb_part *receive,
@@ -190,7 +208,7 @@ enum eplb_status eplb_collective_all_to_all(struct eplb_collective *collective, 
         /* Even when something moved: a peer may say that its message is as long as it likes. */
         EPLB_TRY(check_deaths(collective, "an exchange", error));
         if (!moved)
-            eplb_mesh_sleep(collective->mesh, collective->rank, heard, EPLB_NO_DEADLINE);
+            eplb_mesh_sleep_for(collective->mesh, collective->rank, heard, rings_awaited(collective));
     }
     return check_sizes(collective, receive, error);
 }

@@ -103,21 +103,37 @@ static struct eplb_mesh_member *member_at(const struct eplb_mesh *mesh, int32_t 
 
 /* ---- bells ---- */
 
-void eplb_mesh_ring(const struct eplb_mesh *mesh, int32_t rank)
+/** Whether a patient sleeper's rings have come; the bell wraps around. */
+static bool has_reached(uint32_t bell, uint32_t awaited)
+{
+    return bell - awaited <= INT32_MAX;
+}
+
+static void ring(const struct eplb_mesh *mesh, int32_t rank, bool urgent)
 {
     struct eplb_mesh_member *member = member_at(mesh, rank);
-    /* Sequentially consistent, as the other three accesses to these two words: either the ringer sees
-     * the sleeper, or the sleeper sees the ring. With less, each could miss the other. It is also a
-     * release: who hears this ring sees what was changed before it. */
-    atomic_fetch_add_explicit(&member->bell, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&member->sleepers, memory_order_seq_cst) > 0)
+    /* Sequentially consistent, as all accesses to bell, sleepers, patient and awaited by ringers and before a
+     * sleep: either the ringer sees the sleeper, or the sleeper sees the ring. With less, each could miss the
+     * other. It is also a release: who hears this ring sees what was changed before it. */
+    uint32_t bell = atomic_fetch_add_explicit(&member->bell, 1, memory_order_seq_cst) + 1;
+    bool wakes = atomic_load_explicit(&member->sleepers, memory_order_seq_cst) > 0;
+    /* `awaited` may be that of an earlier sleep. Then the one that this ring ends has not yet looked at the
+     * bell, and will see the ring. */
+    if (!wakes && atomic_load_explicit(&member->patient, memory_order_seq_cst) > 0)
+        wakes = urgent || has_reached(bell, atomic_load_explicit(&member->awaited, memory_order_seq_cst));
+    if (wakes)
         mesh->waker.wake(mesh->waker.context, rank, &member->bell);
+}
+
+void eplb_mesh_ring(const struct eplb_mesh *mesh, int32_t rank)
+{
+    ring(mesh, rank, false);
 }
 
 void eplb_mesh_ring_all(const struct eplb_mesh *mesh)
 {
     for (int32_t rank = 0; rank < mesh->limits.num_ranks; rank++)
-        eplb_mesh_ring(mesh, rank);
+        ring(mesh, rank, true);
 }
 
 uint32_t eplb_mesh_hear(const struct eplb_mesh *mesh, int32_t rank)
@@ -138,6 +154,28 @@ void eplb_mesh_sleep(const struct eplb_mesh *mesh, int32_t rank, uint32_t heard,
         waker->sleep(waker->context, rank, &member->bell, heard, deadline);
     /* Relaxed: a ringer that still counts this sleeper wakes nobody, which does no harm. */
     atomic_fetch_sub_explicit(&member->sleepers, 1, memory_order_relaxed);
+}
+
+void eplb_mesh_sleep_for(const struct eplb_mesh *mesh, int32_t rank, uint32_t heard, uint32_t rings)
+{
+    struct eplb_mesh_member *member = member_at(mesh, rank);
+    const struct eplb_waker *waker = &mesh->waker;
+    EPLB_ASSERT(rings >= 1 && rings <= EPLB_MAX_RANKS);
+    if (rings == 1) {
+        eplb_mesh_sleep(mesh, rank, heard, EPLB_NO_DEADLINE);
+        return;
+    }
+    if (waker->spin != NULL && waker->spin(waker->context, &member->bell, heard, EPLB_NO_DEADLINE))
+        return;
+    /* Sequentially consistent, in this order, and before the bell is looked at: see ring(). */
+    atomic_store_explicit(&member->awaited, heard + rings, memory_order_seq_cst);
+    atomic_store_explicit(&member->patient, 1, memory_order_seq_cst);
+    uint32_t bell = atomic_load_explicit(&member->bell, memory_order_seq_cst);
+    /* A death's ring may be one of those that have come: it counted as any other then. */
+    if (!has_reached(bell, heard + rings) && eplb_mesh_first_dead(mesh) == EPLB_NO_RANK)
+        waker->sleep(waker->context, rank, &member->bell, bell, EPLB_NO_DEADLINE);
+    /* Relaxed: a ringer that still sees this sleeper wakes nobody, which does no harm. */
+    atomic_store_explicit(&member->patient, 0, memory_order_relaxed);
 }
 
 /* ---- deaths ---- */

@@ -14,7 +14,9 @@
  *   link     from rank to rank: a pipe for transfers, a pipe for collectives, and a count of the wants
  *            that the destination has announced to the source; then the rings of the two pipes
  *
- * A rank that waits sleeps on its bell: whoever changes something that it may wait for rings.
+ * A rank that waits sleeps on its bell: whoever changes something that it may wait for rings. Who knows how
+ * many rings must come before it can go on sleeps until then: of n ranks that exchange messages, each would
+ * else be woken up to n - 1 times, mostly for nothing.
  *
  * Ranks may be processes, and one that has lost its mind may write anything anywhere. So whatever is
  * read here is a number to be judged, never one to be trusted: it may end an operation, but leads no
@@ -59,6 +61,8 @@ struct eplb_mesh_member {
     _Alignas(EPLB_CACHE_LINE) _Atomic uint32_t bell; /* raised by every ring */
     _Atomic uint32_t sleepers;                       /* threads that may sleep on the bell */
     _Atomic uint32_t num_wants;                      /* its wants from this index on were never used */
+    _Atomic uint32_t patient;                        /* 1: a thread sleeps until the bell reaches `awaited` */
+    _Atomic uint32_t awaited;
 };
 
 /** Written by the rank that receives; its ticket is 0 while the other fields change. */
@@ -81,6 +85,7 @@ _Static_assert(offsetof(struct eplb_mesh_head, decision) == 0, "layout of the he
 _Static_assert(offsetof(struct eplb_mesh_head, arrivals) == 64, "layout of the head");
 _Static_assert(sizeof(struct eplb_mesh_head) == 128, "layout of the head");
 _Static_assert(offsetof(struct eplb_mesh_member, num_wants) == 8, "layout of a member");
+_Static_assert(offsetof(struct eplb_mesh_member, awaited) == 16, "layout of a member");
 _Static_assert(sizeof(struct eplb_mesh_member) == 64, "layout of a member");
 _Static_assert(offsetof(struct eplb_mesh_want, from) == 24, "layout of a want");
 _Static_assert(offsetof(struct eplb_mesh_want, chunk) == 32, "layout of a want");
@@ -138,8 +143,10 @@ struct eplb_pipe_end eplb_mesh_collective_pipe(const struct eplb_mesh *mesh, int
 struct eplb_mesh_want *eplb_mesh_want(const struct eplb_mesh *mesh, int32_t rank, int32_t index);
 struct eplb_decision_record eplb_mesh_decision(const struct eplb_mesh *mesh);
 
-/** Says that something changed which a thread of the rank (or of any rank) may wait for. */
+/** Says that something changed which a thread of the rank may wait for. */
 void eplb_mesh_ring(const struct eplb_mesh *mesh, int32_t rank);
+
+/** The same for all ranks; it also wakes those that wait for more rings. */
 void eplb_mesh_ring_all(const struct eplb_mesh *mesh);
 
 /** The bell as it stands: to be read before one looks at what one would wait for. */
@@ -147,6 +154,13 @@ uint32_t eplb_mesh_hear(const struct eplb_mesh *mesh, int32_t rank);
 
 /** Spins, then sleeps, until the rank's bell has been rung since it was `heard`, or until the deadline. */
 void eplb_mesh_sleep(const struct eplb_mesh *mesh, int32_t rank, uint32_t heard, int64_t deadline);
+
+/**
+ * The same, but may sleep until the bell has been rung `rings` times since it was `heard`: when at least so
+ * many will come, whatever this rank does meanwhile. Returns earlier without cause, and when all are rung.
+ * One thread of the rank at a time.
+ */
+void eplb_mesh_sleep_for(const struct eplb_mesh *mesh, int32_t rank, uint32_t heard, uint32_t rings);
 
 /** Marks a member dead, and rings for all. Idempotent. */
 void eplb_mesh_bury(const struct eplb_mesh *mesh, int32_t rank);

@@ -10,6 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+static inline void eplb_put_u16(unsigned char *bytes, uint16_t value)
+{
+    for (int i = 0; i < 2; i++)
+        bytes[i] = (unsigned char)(value >> (8 * i));
+}
+
 static inline void eplb_put_u32(unsigned char *bytes, uint32_t value)
 {
     for (int i = 0; i < 4; i++)
@@ -20,6 +26,11 @@ static inline void eplb_put_u64(unsigned char *bytes, uint64_t value)
 {
     for (int i = 0; i < 8; i++)
         bytes[i] = (unsigned char)(value >> (8 * i));
+}
+
+static inline uint16_t eplb_get_u16(const unsigned char *bytes)
+{
+    return (uint16_t)(bytes[0] | bytes[1] << 8);
 }
 
 static inline uint32_t eplb_get_u32(const unsigned char *bytes)

@@ -29,6 +29,9 @@ struct recording {
 
 static const struct recording gpt_oss = {"data/gpt-oss-20b-decode/decode_3phases_steps.csv", 32, 24};
 static const struct recording deepseek = {"data/deepseek-v2-lite-prefill/steps.csv", 64, 26};
+static const struct recording gpt_oss_ids = {"data/gpt-oss-20b-decode/decode_3phases_16seq_511steps.ids.u8",
+                                             32, 24};
+static const struct recording deepseek_ids = {"data/deepseek-v2-lite-prefill/law.ids.u8", 64, 26};
 static const struct recording qwen3 = {"data/qwen3-30b-a3b-prefill/counts_by_language.csv", 128, 48};
 static const struct recording olmoe = {"data/olmoe-mixtral-prefill/olmoe_counts_by_domain.csv", 64, 3};
 static const struct recording mixtral = {"data/olmoe-mixtral-prefill/mixtral_counts_by_domain.csv", 8, 3};
@@ -165,6 +168,46 @@ static void prefill_of_deepseek(void **state)
     try_all(&deepseek);
 }
 
+static void routed_ids(void **state)
+{
+    (void)state;
+    try_all(&gpt_oss_ids);
+    try_all(&deepseek_ids);
+}
+
+/** What eplb plan writes for a load, with one more argument or none. */
+static char *plan_text(const char *name, const char *more)
+{
+    char path[MAX_PATH];
+    char load[MAX_PATH + 16];
+    struct command_run run;
+    if (material_find(name, path, sizeof path) != 0)
+        skip();
+    snprintf(load, sizeof load, "--load=%s", path);
+    command_run((const char *const[]){"plan", load, "--ep_size=16", "--output=next.json", more, NULL}, &run);
+    if (run.exit_code != 0)
+        fail_msg("%s: exit code %d: %s", path, run.exit_code, run.errors);
+    command_free(&run);
+    return command_read_file("next.json");
+}
+
+/** The table beside the ids has all of their tokens in its windows: the same sums, so the same plan. */
+static void routed_ids_plan_as_their_table(void **state)
+{
+    (void)state;
+    char *table = plan_text(gpt_oss.name, NULL);
+    char *ids = plan_text(gpt_oss_ids.name, NULL);
+    assert_string_equal(ids, table);
+    char *by_name = plan_text(gpt_oss_ids.name, "--phase=physics");
+    char *by_number = plan_text(gpt_oss_ids.name, "--step=1");
+    assert_string_equal(by_name, by_number);
+    assert_string_not_equal(by_name, ids);
+    free(by_number);
+    free(by_name);
+    free(ids);
+    free(table);
+}
+
 static void prefill_of_qwen3(void **state)
 {
     (void)state;
@@ -205,7 +248,6 @@ static void files_of_other_engines(void **state)
         placement_map,
         "data/other-engines/vllm_ascend_expert_map.json",
         "data/other-engines/lightllm_redundancy_expert_config.json",
-        "data/gpt-oss-20b-decode/decode_3phases_16seq_511steps.ids.u8",
         "data/gpt-oss-20b-decode/decode_3phases_16seq_511steps.json",
     };
     static const char load[] = "step,label,layer,e0,e1\n0,,0,1,2\n";
@@ -233,9 +275,14 @@ int main(void)
     if (material_find("data", path, sizeof path) != 0)
         return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decode_of_gpt_oss),  cmocka_unit_test(prefill_of_deepseek),
-        cmocka_unit_test(prefill_of_qwen3),   cmocka_unit_test(prefill_of_olmoe),
-        cmocka_unit_test(prefill_of_mixtral), cmocka_unit_test(files_of_other_engines),
+        cmocka_unit_test(decode_of_gpt_oss),
+        cmocka_unit_test(prefill_of_deepseek),
+        cmocka_unit_test(prefill_of_qwen3),
+        cmocka_unit_test(prefill_of_olmoe),
+        cmocka_unit_test(prefill_of_mixtral),
+        cmocka_unit_test(routed_ids),
+        cmocka_unit_test(routed_ids_plan_as_their_table),
+        cmocka_unit_test(files_of_other_engines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,6 +35,12 @@ static const char load_npy[] = "\223NUMPY\1\0\75\0"
                                "{'descr': '<i4', 'fortran_order': False, 'shape': (1, 2), } \n"
                                "\1\0\0\0\2\0\0\0";
 
+static const char ids_json[] =
+    "{\"format\": \"eplb-ids-1\", \"axes\": [\"token\", \"layer\", \"k\"], \"shape\": [3, 2, 2],\n"
+    "\"dtype\": \"uint8\", \"num_experts\": 4, \"top_k\": 2, \"kind\": \"prefill\"}";
+
+static const char ids_u8[] = "\1\2\3\1\2\1\3\2\1\3\2\3";
+
 static void run_prefix(const char *name, const char *bytes, size_t size, const char *const *arguments,
                        struct command_run *run)
 {
@@ -91,6 +97,16 @@ static void cut_array(void **state)
                     (const char *const[]){"plan", "--load=cut.npy", "--ep_size=2", NULL});
 }
 
+/** Of routed ids both files, each beside the whole other one. */
+static void cut_ids(void **state)
+{
+    (void)state;
+    const char *const arguments[] = {"plan", "--load=cut.ids.u8", "--ep_size=2", NULL};
+    command_write_file("cut.ids.u8", ids_u8, sizeof ids_u8 - 1);
+    refuse_prefixes("cut.json", ids_json, strlen(ids_json), arguments);
+    refuse_prefixes("cut.ids.u8", ids_u8, sizeof ids_u8 - 1, arguments);
+}
+
 /** A table that ends inside its last count cannot be told from a whole one: it is read, with a warning. */
 static void cut_table(void **state)
 {
@@ -112,7 +128,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cut_load),  cmocka_unit_test(cut_placement), cmocka_unit_test(cut_config),
-        cmocka_unit_test(cut_array), cmocka_unit_test(cut_table),
+        cmocka_unit_test(cut_array), cmocka_unit_test(cut_ids),       cmocka_unit_test(cut_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

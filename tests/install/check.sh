@@ -48,7 +48,7 @@ if [ -z "$shared" ] || [ "$shared" != "$static" ]; then
     echo "host programs say '$shared' with the shared library and '$static' with the static one"
     exit 1
 fi
-for page in eplb.1 eplb-plan.1 eplb-run.1 eplb-shm.1; do
+for page in eplb.1 eplb-plan.1 eplb-run.1 eplb-replay.1 eplb-shm.1; do
     [ -n "$(find "$work/prefix" -path "*/man1/$page")" ] || {
         echo "the manual page $page is not installed"
         exit 1

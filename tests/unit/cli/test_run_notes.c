@@ -127,12 +127,59 @@ static void a_layer_is_prepared_once(void **state)
     close_bench(&bench);
 }
 
+/* Of every run of the policy, also of one that publishes nothing, and only when it has ended. */
+static void runs_of_the_policy_are_noted(void **state)
+{
+    (void)state;
+    struct bench bench;
+    open_bench(&bench);
+    static const struct {
+        uint64_t runs, published;
+        int running;
+    } steps[] = {{0, 0, 0}, {1, 0, 1}, {1, 3, 0}, {1, 3, 0}, {2, 3, 1}, {2, 3, 0}, {3, 5, 0}};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        bench.manager.policy_runs = steps[i].runs;
+        bench.manager.layers_published = steps[i].published;
+        bench.manager.policy_running = steps[i].running;
+        forward(&bench, initial, (const int64_t[]){1, 1, 1, 1});
+    }
+    assert_int_equal(bench.notes->num_policy_runs, 3);
+    assert_int_equal(bench.notes->published[0], 3);
+    assert_int_equal(bench.notes->published[1], 0);
+    assert_int_equal(bench.notes->published[2], 2);
+    close_bench(&bench);
+}
+
+static void outcomes_are_added_up(void **state)
+{
+    (void)state;
+    struct bench bench;
+    open_bench(&bench);
+    struct eplb_outcome outcome = {.layer = 0, .mean = 8, .predicted = 10, .even = 12, .measured = 16};
+    for (uint64_t i = 0; i < EPLB_RUN_OUTCOMES + 2; i++) {
+        outcome.generation = i + 1;
+        eplb_run_notes_take_outcome(bench.notes, &outcome);
+    }
+    const struct eplb_run_notes *notes = bench.notes;
+    assert_int_equal(notes->num_outcomes, EPLB_RUN_OUTCOMES);
+    assert_int_equal(notes->outcomes_left_out, 2);
+    assert_int_equal(notes->outcomes[EPLB_RUN_OUTCOMES - 1].generation, EPLB_RUN_OUTCOMES);
+    const double switches = EPLB_RUN_OUTCOMES + 2;
+    assert_true(notes->promises[0].switches == EPLB_RUN_OUTCOMES + 2);
+    assert_true(notes->promises[0].predicted == 1.25 * switches);
+    assert_true(notes->promises[0].even == 1.5 * switches);
+    assert_true(notes->promises[0].measured == 2 * switches);
+    close_bench(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_window_is_noted_when_it_closes),
         cmocka_unit_test(the_first_window_and_the_last_ones_are_kept),
         cmocka_unit_test(a_layer_is_prepared_once),
+        cmocka_unit_test(runs_of_the_policy_are_noted),
+        cmocka_unit_test(outcomes_are_added_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -254,6 +254,75 @@ static void programs_get_every_figure(void **state)
     json_decref(root);
 }
 
+/** Six layers of which five switched; the plans of layer 3 were the least worth. */
+static void set_outcomes(struct scene *scene, struct eplb_run_promises promises[6],
+                         struct eplb_outcome *outcome)
+{
+    static const double measured[6] = {1.25, 1.5, 0, 4, 2.5, 1.125};
+    for (size_t layer = 0; layer < 6; layer++)
+        promises[layer] = (struct eplb_run_promises){
+            .switches = 1, .predicted = 1, .even = 1.125, .measured = measured[layer]};
+    promises[2] = (struct eplb_run_promises){0};
+    promises[3] = (struct eplb_run_promises){.switches = 2, .predicted = 2, .even = 3, .measured = 4};
+    *outcome = (struct eplb_outcome){.layer = 3,
+                                     .generation = 2,
+                                     .forwards = 64,
+                                     .mean = 10,
+                                     .predicted = 10.5,
+                                     .even = 15.5,
+                                     .measured = 20};
+    scene->notes.shape.num_layers = 6;
+    scene->notes.promises = promises;
+    scene->notes.outcomes = outcome;
+    scene->notes.num_outcomes = 1;
+    scene->notes.published[0] = 5;
+    scene->notes.num_policy_runs = 2;
+}
+
+static void what_plans_were_worth_is_told(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct eplb_run_promises promises[6];
+    struct eplb_outcome outcome;
+    set_scene(&scene);
+    set_outcomes(&scene, promises, &outcome);
+    char *text;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    assert_non_null(file);
+    eplb_run_summary_print(file, &scene.summary);
+    assert_int_equal(fclose(file), 0);
+    assert_non_null(strstr(
+        text, "  peak / mean in the window after each switch: as planned, if copies had shared their expert "
+              "evenly, and as it was\n"
+              "                      switches    planned  even split   measured\n"
+              "         all layers          6      1.000       1.250      1.729\n"
+              "            layer 4          1      1.000       1.125      2.500\n"
+              "            layer 3          2      1.000       1.500      2.000\n"
+              "            layer 1          1      1.000       1.125      1.500\n"
+              "            layer 0          1      1.000       1.125      1.250\n"
+              "  load of the ranks"));
+    free(text);
+    json_t *root = parse(&scene);
+    const json_t *published = json_object_get(root, "layers_published_by_run");
+    assert_int_equal(json_array_size(published), 2);
+    assert_int_equal(json_integer_value(json_array_get(published, 0)), 5);
+    assert_int_equal(json_integer_value(json_array_get(published, 1)), 0);
+    const json_t *outcomes = json_object_get(root, "outcomes");
+    assert_int_equal(json_array_size(outcomes), 1);
+    const json_t *first = json_array_get(outcomes, 0);
+    number_is(first, "layer", 3);
+    number_is(first, "generation", 2);
+    number_is(first, "forwards", 64);
+    number_is(first, "predicted_peak", 10.5);
+    number_is(first, "even_split_peak", 15.5);
+    number_is(first, "measured_peak", 20);
+    number_is(first, "mean", 10);
+    number_is(root, "outcomes_left_out", 0);
+    json_decref(root);
+}
+
 static void what_there_was_not_is_null(void **state)
 {
     (void)state;
@@ -289,6 +358,7 @@ int main(void)
         cmocka_unit_test(what_was_left_out_and_what_differs_is_told),
         cmocka_unit_test(programs_get_every_figure),
         cmocka_unit_test(what_there_was_not_is_null),
+        cmocka_unit_test(what_plans_were_worth_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

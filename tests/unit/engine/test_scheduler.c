@@ -441,6 +441,85 @@ static void a_scheduler_starts_again(void **state)
     bench_close(&bench);
 }
 
+/* ----------------------------------------------------------------------------- fixed sequences */
+
+/* Five sequences on two of three ranks: blocks of two and three, decode rows from the first one on, no others
+ * ever. */
+static void fixed_sequences_last(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const struct eplb_traffic_params traffic = {.vocab_size = 256, .prompt_tokens = 9, .new_tokens = 2};
+    const struct eplb_scheduler_params params = {.num_ranks = 3,
+                                                 .num_caches = 3,
+                                                 .max_rows = 3,
+                                                 .admit_interval = 2,
+                                                 .busy_ranks = 2,
+                                                 .fixed_sequences = 5};
+    bench_open(&bench, &traffic, &params);
+    for (int32_t forward = 0; forward < 100; forward++) {
+        bench_next(&bench);
+        ASSERT_BATCH(0, {0, 0, forward, DECODE, 1}, {1, 1, forward, DECODE, 1});
+        ASSERT_BATCH(1, {2, 0, forward, DECODE, 1}, {3, 1, forward, DECODE, 1}, {4, 2, forward, DECODE, 1});
+        assert_int_equal(bench.batches[2].num_rows, 0);
+        for (int32_t rank = 0; rank < 2; rank++)
+            for (int32_t i = 0; i < bench.batches[rank].num_rows; i++) {
+                const struct eplb_model_row *row = &bench.batches[rank].rows[i];
+                assert_int_equal(row->token, forward > 0
+                                                 ? EPLB_SAMPLED_TOKEN
+                                                 : eplb_traffic_token(&bench.traffic, row->sequence, 0));
+            }
+    }
+    assert_int_equal(eplb_scheduler_begun(bench.scheduler), 5);
+    assert_int_equal(eplb_scheduler_finished(bench.scheduler), 0);
+    bench_close(&bench);
+}
+
+/* Every sequence has one place, and no rank more than its share. */
+static void fixed_sequences_are_dealt_in_blocks(void **state)
+{
+    (void)state;
+    const struct eplb_traffic_params traffic = {.vocab_size = 256, .prompt_tokens = 1, .new_tokens = 1};
+    for (int32_t ranks = 1; ranks <= MAX_RANKS; ranks++)
+        for (int32_t sequences = 1; sequences <= ranks * MAX_CACHES; sequences++) {
+            struct bench bench;
+            uint64_t next = 0;
+            const int32_t share = (sequences - 1) / ranks + 1;
+            const struct eplb_scheduler_params params = {.num_ranks = ranks,
+                                                         .num_caches = share,
+                                                         .max_rows = share,
+                                                         .admit_interval = 1,
+                                                         .busy_ranks = ranks,
+                                                         .fixed_sequences = sequences};
+            bench_open(&bench, &traffic, &params);
+            bench_next(&bench);
+            for (int32_t rank = 0; rank < ranks; rank++)
+                for (int32_t i = 0; i < bench.batches[rank].num_rows; i++)
+                    assert_int_equal(bench.batches[rank].rows[i].sequence, next++);
+            assert_int_equal(next, sequences);
+            bench_close(&bench);
+        }
+}
+
+static void too_many_fixed_sequences_are_refused(void **state)
+{
+    (void)state;
+    struct eplb_traffic traffic;
+    struct eplb_error error;
+    struct eplb_scheduler_params params = {.num_ranks = 4,
+                                           .num_caches = 3,
+                                           .max_rows = 3,
+                                           .admit_interval = 1,
+                                           .busy_ranks = 2,
+                                           .fixed_sequences = 6,
+                                           .traffic = &traffic};
+    assert_int_equal(eplb_scheduler_params_check(&params, NULL), EPLB_OK);
+    params.fixed_sequences = 7;
+    assert_int_equal(eplb_scheduler_params_check(&params, &error), EPLB_INVALID);
+    assert_string_equal(error.text,
+                        "scheduler: fixed_sequences is 7; allowed is 0 to 6, the caches of the busy ranks");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -451,6 +530,9 @@ int main(void)
         cmocka_unit_test(random_runs_are_as_the_twin_has_them),
         cmocka_unit_test(sequences_do_not_depend_on_ranks_and_caches),
         cmocka_unit_test(a_scheduler_starts_again),
+        cmocka_unit_test(fixed_sequences_last),
+        cmocka_unit_test(fixed_sequences_are_dealt_in_blocks),
+        cmocka_unit_test(too_many_fixed_sequences_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

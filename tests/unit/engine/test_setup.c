@@ -87,16 +87,17 @@ static void the_fields_are_where_the_layout_says(void **state)
     assert_int_equal(eplb_setup_bytes(&setup, &shape), SIZE);
     encode(&setup, &record);
     static const uint64_t wide[6] = {0x0102030405060708, 0x1112131415161718, 500, 4096, 65536, 4711};
-    static const int32_t numbers[22] = {256, 64, 2,  4, 16, 128, 4,  2, 128, 64, 2,
-                                        1,   64, 16, 1, 0,  0,   10, 1, 0,   1,  2};
+    static const int32_t numbers[26] = {256, 64, 2, 4, 16, 128, 4, 2, 128, 64, 2, 1, 64,
+                                        16,  1,  0, 0, 10, 1,   0, 1, 2,   0,  0, 0, 0};
     for (size_t i = 0; i < LENGTH(wide); i++)
         assert_int_equal(eplb_get_u64(record.bytes + 8 * i), wide[i]);
     for (size_t i = 0; i < LENGTH(numbers); i++)
         assert_int_equal(eplb_get_i32(record.bytes + 48 + 4 * i), numbers[i]);
     for (size_t i = 0; i < RATES; i++)
-        assert_int_equal(eplb_get_i64(record.bytes + 136 + 8 * i), rates[i]);
+        assert_int_equal(eplb_get_i64(record.bytes + 160 + 8 * i), rates[i]);
     for (size_t i = 0; i < LAYERS * SLOTS; i++)
-        assert_int_equal(eplb_get_i32(record.bytes + 264 + 4 * i), initial[i]);
+        assert_int_equal(eplb_get_i32(record.bytes + 288 + 4 * i), initial[i]);
+    assert_int_equal(eplb_get_u64(record.bytes + 152), 0);
     assert_int_equal(record.bytes[SIZE], 0xa5);
 }
 
@@ -184,11 +185,19 @@ static const struct damage damages[] = {
      "setup: engine_pid is 4294967296; allowed is 1 to 2147483647"},
     {EPLB_SETUP_VERIFY, 4, 2, "setup: verify is 2; allowed is 0 to 1"},
     {EPLB_SETUP_INJECT, 4, 2, "setup: inject is 2; allowed is 0 to 1"},
-    {EPLB_SETUP_ROUTING, 4, 2, "setup: routing is 2; allowed is 0 to 1"},
+    {EPLB_SETUP_ROUTING, 4, 3, "setup: routing is 3; allowed is 0 to 2"},
+    {EPLB_SETUP_ROUTING, 4, 2, "setup: skew_phases is 2; allowed is 0 to 0"},
+    {EPLB_SETUP_TRACE_SEQUENCES, 4, 1, "setup: trace_sequences is 1; allowed is 0 to 0"},
+    {EPLB_SETUP_TRACE_REPEAT, 4, 1, "setup: trace_repeat is 1; allowed is 0 to 0"},
+    {EPLB_SETUP_RECORD, 4, 2, "setup: record is 2; allowed is 0 to 1"},
+    {EPLB_SETUP_TRACE_DIGEST, 8, 1, "setup: there is a recording, and routing is 1"},
+    {EPLB_SETUP_TRACE_PATH_BYTES, 4, 1, "setup: 336 bytes; this shape and 2 phases need 337"},
+    {EPLB_SETUP_TRACE_PATH_BYTES, 4, 4097,
+     "setup: the recording's path takes 4097 bytes; allowed is at most 4096"},
     {EPLB_SETUP_ROUTING, 4, 0, "setup: skew_phases is 2; allowed is 0 to 0"},
     {EPLB_SETUP_SKEW_PHASES, 4, 0, "setup: skew_phases is 0; allowed is 1 to 65536"},
     {EPLB_SETUP_SKEW_PHASES, 4, 65537, "setup: skew_phases is 65537; allowed is 1 to 65536"},
-    {EPLB_SETUP_SKEW_PHASES, 4, 65536, "setup: 312 bytes; this shape and 65536 phases need 4194488"},
+    {EPLB_SETUP_SKEW_PHASES, 4, 65536, "setup: 336 bytes; this shape and 65536 phases need 4194512"},
     {EPLB_SETUP_ARRAYS + 8, 8, MINUS_1,
      "setup: phase 0, layer 0, expert 1: rate -1; allowed is 0 or more, and at most 2^62 for the layer's "
      "sum"},
@@ -227,6 +236,55 @@ static void setups_are_refused_with_a_sentence(void **state)
         assert_string_equal(error.text, damages[i].text);
         assert_int_equal(setup.engine_pid, 99);
     }
+}
+
+/* ---- with a recording ---- */
+
+static struct eplb_run_setup recorded_example(void)
+{
+    struct eplb_run_setup setup = example();
+    setup.routing = EPLB_ROUTING_TRACE;
+    setup.skew_phases = 0;
+    setup.skew_rates = NULL;
+    setup.trace_path = "a/b.ids.u8";
+    setup.trace_digest = 0x2122232425262728;
+    setup.trace_sequences = 128;
+    setup.trace_repeat = 3;
+    setup.record = 1;
+    return setup;
+}
+
+static void a_recording_comes_back(void **state)
+{
+    (void)state;
+    union record record;
+    struct eplb_shape shape = make_shape();
+    struct eplb_run_setup sent = recorded_example();
+    struct eplb_run_setup received;
+    struct eplb_error error;
+    const size_t path = EPLB_SETUP_ARRAYS + LAYERS * SLOTS * 4;
+    assert_int_equal(eplb_setup_bytes(&sent, &shape), path + 11);
+    encode(&sent, &record);
+    assert_int_equal(decode(&record, path + 11, &received, NULL), EPLB_OK);
+    assert_setups_equal(&received, &sent);
+    assert_string_equal(received.trace_path, "a/b.ids.u8");
+    assert_int_equal(received.trace_digest, 0x2122232425262728);
+    assert_int_equal(received.trace_sequences, 128);
+    assert_int_equal(received.trace_repeat, 3);
+    assert_int_equal(received.record, 1);
+
+    record.bytes[path + 3] = 0;
+    assert_int_equal(decode(&record, path + 11, &received, &error), EPLB_INVALID);
+    assert_string_equal(error.text, "setup: the recording's path of 11 bytes does not end with the record");
+    record.bytes[path + 3] = 'x';
+    record.bytes[path + 10] = 'x';
+    assert_int_equal(decode(&record, path + 11, &received, &error), EPLB_INVALID);
+    eplb_put_u32(record.bytes + EPLB_SETUP_TRACE_PATH_BYTES, 0);
+    assert_int_equal(decode(&record, path, &received, &error), EPLB_INVALID);
+    assert_string_equal(error.text, "setup: the recording's path takes 0 bytes; allowed is 2 to 4096");
+    sent.trace_sequences = 0;
+    assert_int_equal(eplb_setup_check(&sent, &shape, &error), EPLB_INVALID);
+    assert_string_equal(error.text, "setup: trace_sequences is 0; allowed is 1 to 1048576");
 }
 
 /* What the engine asks before it encodes gives the sentences that a worker would give. */
@@ -295,10 +353,10 @@ static void setups_of_another_length_are_refused(void **state)
                          length == SIZE ? EPLB_OK : EPLB_INVALID);
         free(copy);
     }
-    assert_int_equal(decode(&record, 135, &setup, &error), EPLB_INVALID);
-    assert_string_equal(error.text, "setup: 135 bytes; at least 136 are needed");
+    assert_int_equal(decode(&record, 159, &setup, &error), EPLB_INVALID);
+    assert_string_equal(error.text, "setup: 159 bytes; at least 160 are needed");
     assert_int_equal(decode(&record, SIZE - 1, &setup, &error), EPLB_INVALID);
-    assert_string_equal(error.text, "setup: 311 bytes; this shape and 2 phases need 312");
+    assert_string_equal(error.text, "setup: 335 bytes; this shape and 2 phases need 336");
 }
 
 /* A setup is refused, or it is the one record of what was read from it. */
@@ -340,6 +398,7 @@ int main(void)
         cmocka_unit_test(the_fields_are_where_the_layout_says),
         cmocka_unit_test(setups_come_back),
         cmocka_unit_test(setups_are_refused_with_a_sentence),
+        cmocka_unit_test(a_recording_comes_back),
         cmocka_unit_test(setups_are_checked_before_they_are_sent),
         cmocka_unit_test(the_model_is_checked),
         cmocka_unit_test(setups_of_another_length_are_refused),

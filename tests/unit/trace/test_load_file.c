@@ -115,8 +115,9 @@ static void optional_keys_may_be_absent(void **state)
 }
 
 #define LOAD "{\"format\":\"eplb-load-1\","
-#define FORMATS \
-    "JSON with \"format\":\"eplb-load-1\", CSV with the header step,label,layer,e0,e1,.. and NumPy .npy"
+#define FORMATS                                                                                             \
+    "JSON with \"format\":\"eplb-load-1\", CSV with the header step,label,layer,e0,e1,.., NumPy .npy, and " \
+    "routed ids NAME.ids.u8 or NAME.ids.u16 with NAME.json"
 
 static void other_documents_are_refused(void **state)
 {

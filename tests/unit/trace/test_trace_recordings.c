@@ -6,9 +6,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "support/material.h"
+#include "trace/ids_file.h"
 #include "trace/load_file.h"
 
 static void read_recording(const char *path, struct eplb_load *load)
@@ -66,6 +68,100 @@ static void prefill_windows(void **state)
     eplb_load_free(&load);
 }
 
+static void read_ids(const char *path, struct eplb_ids *ids)
+{
+    struct eplb_error error;
+    if (eplb_ids_read(path, ids, &error) != EPLB_OK)
+        fail_msg("%s", error.text);
+}
+
+/* Windows of `steps` steps each, from the first on, count as `num_windows` steps of the table do. */
+static void check_windows(const struct eplb_ids *ids, int32_t steps, const struct eplb_load *load,
+                          int32_t first, int32_t num_windows)
+{
+    size_t bytes = (size_t)ids->num_layers * (size_t)ids->num_experts * sizeof(int64_t);
+    int64_t *counts = malloc(bytes);
+    assert_non_null(counts);
+    assert_int_equal(ids->num_layers, load->num_layers);
+    assert_int_equal(ids->num_experts, load->num_experts);
+    assert_memory_equal(ids->layer_ids, load->layer_ids, (size_t)ids->num_layers * sizeof *ids->layer_ids);
+    for (int32_t window = 0; window < num_windows; window++) {
+        eplb_ids_count(ids, window * steps, (window + 1) * steps, counts);
+        assert_memory_equal(counts, eplb_load_row(load, first + window, 0), bytes);
+    }
+    free(counts);
+}
+
+static void decode_ids(void **state)
+{
+    (void)state;
+    char path[4096];
+    struct eplb_ids ids;
+    struct eplb_load windows;
+    struct eplb_load phases;
+    if (material_find("data/gpt-oss-20b-decode/decode_3phases_steps.csv", path, sizeof path) != 0)
+        skip();
+    read_recording(path, &windows);
+    if (material_find("data/gpt-oss-20b-decode/decode_3phases_16seq_511steps.ids.u8", path, sizeof path) != 0)
+        skip();
+    read_ids(path, &ids);
+    assert_int_equal(ids.num_steps, 1533);
+    assert_int_equal(ids.num_sequences, 16);
+    assert_int_equal(ids.top_k, 4);
+    assert_true(ids.has_sequences);
+    assert_false(ids.is_prefill);
+    assert_int_equal(eplb_ids_find_phase(&ids, "physics"), 1);
+    assert_int_equal(ids.phases[1].first, 511);
+    assert_int_equal(ids.phases[1].end, 1022);
+    check_windows(&ids, 73, &windows, 0, 21);
+    /* As a load: seven windows of the table are a phase. */
+    read_recording(path, &phases);
+    assert_int_equal(phases.num_steps, 3);
+    assert_int_equal(phases.top_k, 4);
+    size_t row = (size_t)windows.num_layers * (size_t)windows.num_experts;
+    int64_t *sum = malloc(row * sizeof *sum);
+    assert_non_null(sum);
+    for (int32_t phase = 0; phase < 3; phase++) {
+        struct eplb_error error;
+        assert_string_equal(phases.labels[phase], windows.labels[7 * phase]);
+        assert_int_equal(eplb_load_sum(&windows, 7 * phase, 7 * phase + 7, sum, &error), EPLB_OK);
+        assert_memory_equal(eplb_load_row(&phases, phase, 0), sum, row * sizeof *sum);
+    }
+    free(sum);
+    eplb_load_free(&phases);
+    eplb_load_free(&windows);
+    eplb_ids_free(&ids);
+}
+
+static void prefill_ids(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int32_t tokens;
+    } domains[] = {{"data/deepseek-v2-lite-prefill/intent.ids.u8", 8222},
+                   {"data/deepseek-v2-lite-prefill/law.ids.u8", 8327}};
+    char path[4096];
+    struct eplb_load windows;
+    if (material_find("data/deepseek-v2-lite-prefill/steps.csv", path, sizeof path) != 0)
+        skip();
+    read_recording(path, &windows);
+    for (int32_t domain = 0; domain < 2; domain++) {
+        struct eplb_ids ids;
+        if (material_find(domains[domain].name, path, sizeof path) != 0)
+            skip();
+        read_ids(path, &ids);
+        assert_int_equal(ids.num_steps, domains[domain].tokens);
+        assert_int_equal(ids.num_sequences, 1);
+        assert_false(ids.has_sequences);
+        assert_true(ids.is_prefill);
+        /* The table leaves out the few tokens that do not fill a window. */
+        check_windows(&ids, domains[domain].tokens / 8, &windows, 8 * domain, 8);
+        eplb_ids_free(&ids);
+    }
+    eplb_load_free(&windows);
+}
+
 static void languages(void **state)
 {
     (void)state;
@@ -104,10 +200,9 @@ int main(void)
     if (material_find("data", path, sizeof path) != 0)
         return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decode_windows),
-        cmocka_unit_test(prefill_windows),
-        cmocka_unit_test(languages),
-        cmocka_unit_test(expert_map_of_another_engine),
+        cmocka_unit_test(decode_windows), cmocka_unit_test(prefill_windows),
+        cmocka_unit_test(decode_ids),     cmocka_unit_test(prefill_ids),
+        cmocka_unit_test(languages),      cmocka_unit_test(expert_map_of_another_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,6 +169,16 @@ static void count_sleep(void *context, int32_t rank, const _Atomic uint32_t *bel
     assert_int_equal(deadline, 77);
 }
 
+static void count_sleep_for(void *context, int32_t rank, const _Atomic uint32_t *bell, uint32_t heard,
+                            int64_t deadline)
+{
+    struct beds *beds = context;
+    (void)deadline;
+    assert_int_equal(rank, 1);
+    assert_int_equal(atomic_load(bell), heard);
+    beds->slept++;
+}
+
 static void count_wake(void *context, int32_t rank, _Atomic uint32_t *bell)
 {
     (void)bell;
@@ -228,6 +238,117 @@ static void only_sleepers_are_woken(void **state)
     eplb_arena_free(block);
 }
 
+/** What happens between the last look and the sleep. */
+static struct {
+    const struct eplb_mesh *mesh;
+    int rings;
+    int32_t buried;
+} meanwhile;
+
+static bool let_it_happen(void *context, const _Atomic uint32_t *bell, uint32_t heard, int64_t deadline)
+{
+    (void)context, (void)bell, (void)heard, (void)deadline;
+    for (int i = 0; i < meanwhile.rings; i++)
+        eplb_mesh_ring(meanwhile.mesh, 1);
+    if (meanwhile.buried != EPLB_NO_RANK)
+        eplb_mesh_bury(meanwhile.mesh, meanwhile.buried);
+    return false;
+}
+
+/** Rings while it sleeps, and what was woken by each of them. */
+struct night {
+    const struct eplb_mesh *mesh;
+    int slept, woken;
+    int rings;
+    bool all; /* the last ring is one for all */
+    int woken_by[8];
+};
+
+static void ring_at_night(void *context, int32_t rank, const _Atomic uint32_t *bell, uint32_t heard,
+                          int64_t deadline)
+{
+    struct night *night = context;
+    assert_int_equal(rank, 1);
+    assert_int_equal(atomic_load(bell), heard);
+    assert_true(deadline == EPLB_NO_DEADLINE);
+    night->slept++;
+    for (int i = 0; i < night->rings; i++) {
+        night->woken = 0;
+        if (night->all && i == night->rings - 1)
+            eplb_mesh_ring_all(night->mesh);
+        else
+            eplb_mesh_ring(night->mesh, 1);
+        night->woken_by[i] = night->woken;
+    }
+}
+
+static void wake_at_night(void *context, int32_t rank, _Atomic uint32_t *bell)
+{
+    struct night *night = context;
+    (void)bell;
+    night->woken += rank == 1;
+}
+
+/* Who waits for three rings is woken by the third, wherever the bell stands, and by what is for all. */
+static void the_patient_are_woken_once(void **state)
+{
+    (void)state;
+    struct night night = {.rings = 4};
+    const struct eplb_mesh_limits limits = {4, 1, 256, 256};
+    const struct eplb_waker waker = {.context = &night, .sleep = ring_at_night, .wake = wake_at_night};
+    struct eplb_arena arena;
+    eplb_arena_init(&arena, NULL, 0);
+    eplb_mesh_take(&arena, &limits, &waker);
+    void *block = eplb_arena_block(arena.used);
+    eplb_arena_init(&arena, block, arena.used);
+    struct eplb_mesh mesh = eplb_mesh_take(&arena, &limits, &waker);
+    night.mesh = &mesh;
+    for (uint32_t bell = UINT32_MAX - 5; bell != 3; bell++) {
+        atomic_store(&mesh.members[1].bell, bell);
+        eplb_mesh_sleep_for(&mesh, 1, bell, 3);
+        assert_int_equal(night.woken_by[0] + night.woken_by[1], 0);
+        assert_int_equal(night.woken_by[2], 1);
+    }
+    assert_int_equal(night.slept, 9);
+    /* Afterwards nobody sleeps. */
+    night.woken = 0;
+    eplb_mesh_ring_all(&mesh);
+    assert_int_equal(night.woken, 0);
+    night.rings = 1;
+    night.all = true;
+    eplb_mesh_sleep_for(&mesh, 1, eplb_mesh_hear(&mesh, 1), 3);
+    assert_int_equal(night.woken_by[0], 1);
+    eplb_arena_free(block);
+}
+
+/* What came before it was patient is seen: all rings, or some of them and a death. */
+static void the_patient_miss_nothing(void **state)
+{
+    (void)state;
+    struct beds beds = {0};
+    const struct eplb_mesh_limits limits = {4, 1, 256, 256};
+    const struct eplb_waker waker = {
+        .context = &beds, .spin = let_it_happen, .sleep = count_sleep_for, .wake = count_wake};
+    struct eplb_arena arena;
+    eplb_arena_init(&arena, NULL, 0);
+    eplb_mesh_take(&arena, &limits, &waker);
+    void *block = eplb_arena_block(arena.used);
+    eplb_arena_init(&arena, block, arena.used);
+    struct eplb_mesh mesh = eplb_mesh_take(&arena, &limits, &waker);
+    meanwhile.mesh = &mesh;
+    meanwhile.buried = EPLB_NO_RANK;
+    const int slept[] = {1, 2, 3, 3, 3};
+    for (meanwhile.rings = 0; meanwhile.rings < 5; meanwhile.rings++) {
+        eplb_mesh_sleep_for(&mesh, 1, eplb_mesh_hear(&mesh, 1), 3);
+        assert_int_equal(beds.slept, slept[meanwhile.rings]);
+    }
+    meanwhile.rings = 1;
+    meanwhile.buried = 2;
+    eplb_mesh_sleep_for(&mesh, 1, eplb_mesh_hear(&mesh, 1), 3);
+    assert_int_equal(beds.slept, 3);
+    eplb_arena_free(block);
+}
+
 /* ---- deaths ---- */
 
 static void the_dead_are_marked_whatever_stood_there(void **state)
@@ -274,6 +395,8 @@ int main(void)
         cmocka_unit_test(what_is_shared_lies_here),
         cmocka_unit_test(views_say_who_they_are),
         cmocka_unit_test(only_sleepers_are_woken),
+        cmocka_unit_test(the_patient_are_woken_once),
+        cmocka_unit_test(the_patient_miss_nothing),
         cmocka_unit_test(the_dead_are_marked_whatever_stood_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

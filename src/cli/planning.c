@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The eplb authors */
+#include "cli/planning.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "cli/cli.h"
+#include "cli/config_file.h"
+#include "os/file.h"
+#include "trace/ids_file.h"
+
+enum eplb_status eplb_planning_options(struct eplb_config *config, enum eplb_command_id command, int argc,
+                                       char **argv, struct eplb_error *error)
+{
+    struct eplb_source unless_given = {.kind = EPLB_SOURCE_DEFAULT};
+    eplb_config_init(config, command);
+    EPLB_TRY(eplb_options_set_bool(&config->options, "enable_eplb", true, unless_given, error));
+    EPLB_TRY(eplb_config_parse(config, argc, argv, error));
+    if (config->own.config_json_file == NULL)
+        return EPLB_OK;
+    char unused[EPLB_UNUSED_KEYS_TEXT];
+    EPLB_TRY(eplb_config_file_read(config->own.config_json_file, config, unused, error));
+    if (unused[0] != '\0')
+        eplb_cli_note("%s: keys that are not used here: %s", config->own.config_json_file, unused);
+    return EPLB_OK;
+}
+
+bool eplb_planning_page(const struct eplb_config *config, const struct eplb_command_doc *doc)
+{
+    if (eplb_cli_page(config, doc))
+        return true;
+    struct eplb_text_sink pages = eplb_cli_pages(stdout);
+    if (config->own.dump_config)
+        eplb_dump_write(&config->options, &pages);
+    return config->own.dump_config;
+}
+
+enum eplb_status eplb_planning_check_output(const struct eplb_config *config, struct eplb_error *error)
+{
+    const char *output = config->own.output;
+    const char *load = config->own.load;
+    if (output == NULL || load == NULL)
+        return EPLB_OK;
+    bool lost = eplb_file_is_same(output, load);
+    if (!lost && eplb_ids_is_name(load)) {
+        char *sidecar = eplb_ids_sidecar_path(load);
+        if (sidecar == NULL)
+            EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the name of the sidecar of %s", eplb_input_name(load));
+        lost = eplb_file_is_same(output, sidecar);
+        free(sidecar);
+    }
+    if (lost)
+        EPLB_FAIL(EPLB_USAGE, "--output=%s is the file of --load; the recording would be lost",
+                  eplb_input_name(output));
+    return EPLB_OK;
+}
+
+enum eplb_status eplb_planning_check_given(const struct eplb_config *config, struct eplb_error *error)
+{
+    const char *command = eplb_command_name(config->command);
+    if (config->own.load == NULL)
+        EPLB_FAIL(EPLB_USAGE, "--load=FILE is missing: the recorded load to plan for (see %s --help)",
+                  command);
+    if (!eplb_options_was_given(&config->options, "ep_size"))
+        EPLB_FAIL(EPLB_USAGE, "--ep_size=N is missing: the number of EP ranks to plan for (see %s --help)",
+                  command);
+    return EPLB_OK;
+}
+
+enum eplb_status eplb_planning_load(const struct eplb_config *config, struct eplb_load *load,
+                                    struct eplb_error *error)
+{
+    EPLB_TRY(eplb_planning_check_given(config, error));
+    EPLB_TRY(eplb_load_read(config->own.load, load, error));
+    if (load->warning[0] != '\0')
+        eplb_cli_warn("%s", load->warning);
+    return EPLB_OK;
+}
+
+enum eplb_status eplb_planning_name_file(enum eplb_status status, const char *path,
+                                         const struct eplb_error *reason, struct eplb_error *error)
+{
+    if (status != EPLB_OK)
+        EPLB_FAIL(status, "%s: %s", eplb_input_name(path), reason->text);
+    return EPLB_OK;
+}
+
+enum eplb_status eplb_planning_shape(const struct eplb_config *config, const struct eplb_load *load,
+                                     struct eplb_shape *shape, struct eplb_error *error)
+{
+    const struct eplb_options *options = &config->options;
+    EPLB_TRY(eplb_options_check(options, load->num_experts, 0, error));
+    return eplb_shape_init(shape, load->num_layers, load->num_experts, options->ep_size,
+                           eplb_options_effective_redundancy(options), error);
+}
+
+static void warn_unused(const char *path, const struct eplb_placement_file *given,
+                        const struct eplb_placement_file *current)
+{
+    if (given->weights != NULL)
+        eplb_cli_warn("%s has weights; loads count as split evenly here, and no weights are written",
+                      eplb_input_name(path));
+    for (int32_t row = 0; row < given->shape.num_layers; row++)
+        if (eplb_placement_file_row(current, given->layer_ids[row]) < 0)
+            eplb_cli_warn("%s has layer %d, which the load has not; it is left out", eplb_input_name(path),
+                          given->layer_ids[row]);
+}
+
+static void take_layers(const char *path, const struct eplb_placement_file *given,
+                        struct eplb_placement_file *current)
+{
+    size_t slots = (size_t)current->shape.num_slots;
+    for (int32_t layer = 0; layer < current->shape.num_layers; layer++) {
+        int32_t row = eplb_placement_file_row(given, current->layer_ids[layer]);
+        if (row < 0)
+            eplb_cli_warn("%s has no layer %d; it starts from the initial placement", eplb_input_name(path),
+                          current->layer_ids[layer]);
+        else
+            memcpy(current->expert_ids + (size_t)layer * slots, given->expert_ids + (size_t)row * slots,
+                   slots * sizeof *given->expert_ids);
+    }
+}
+
+/** The file of the placement to start from; NULL: none. */
+static const char *current_file(const struct eplb_config *config)
+{
+    if (config->own.current != NULL)
+        return config->own.current;
+    return config->options.initial_placement[0] == '\0' ? NULL : config->options.initial_placement;
+}
+
+enum eplb_status eplb_planning_current(const struct eplb_config *config, const struct eplb_load *load,
+                                       const struct eplb_shape *shape, struct eplb_placement_file *current,
+                                       struct eplb_error *error)
+{
+    const char *path = current_file(config);
+    EPLB_TRY(eplb_placement_file_init(current, shape, false, error));
+    memcpy(current->layer_ids, load->layer_ids, (size_t)load->num_layers * sizeof *load->layer_ids);
+    if (path == NULL)
+        return EPLB_OK;
+    struct eplb_placement_file given = {0};
+    EPLB_TRY(eplb_placement_file_read(path, &given, error));
+    struct eplb_error reason;
+    enum eplb_status status = eplb_placement_file_match(&given, shape->num_experts, shape->ep_size,
+                                                        shape->redundant_experts_num, &reason);
+    status = eplb_planning_name_file(status, path, &reason, error);
+    if (status == EPLB_OK) {
+        warn_unused(path, &given, current);
+        take_layers(path, &given, current);
+    }
+    eplb_placement_file_free(&given);
+    return status;
+}
+
+void eplb_planning_say_options(const struct eplb_config *config)
+{
+    char list[1024];
+    eplb_options_log(&config->options, eplb_cli_log());
+    if (eplb_options_without_effect(&config->options, list, sizeof list) > 0)
+        eplb_cli_warn("enable_eplb is false, so these have no effect: %s", list);
+}
+
+const struct eplb_policy_ops *eplb_planning_policy(const struct eplb_config *config)
+{
+    const char *kind = config->options.eplb_policy_kind;
+    struct eplb_policy_choice choice = eplb_policy_find(kind);
+    if (!choice.known)
+        eplb_cli_warn("unknown eplb_policy_kind '%s' (the nearest known is '%s'): using %s", kind,
+                      choice.nearest, choice.ops->name);
+    return choice.ops;
+}

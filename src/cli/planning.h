@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The eplb authors */
+/**
+ * What the commands that plan for a recorded load begin with: options, load, placement to start from.
+ */
+#ifndef CLI_PLANNING_H
+#define CLI_PLANNING_H
+
+#include "config/command_line.h"
+#include "config/pages.h"
+#include "eplb/policy.h"
+#include "trace/load_file.h"
+#include "trace/placement_file.h"
+
+/** Reads flags and --config_json_file; enable_eplb is true here unless it is given. */
+enum eplb_status eplb_planning_options(struct eplb_config *config, enum eplb_command_id command, int argc,
+                                       char **argv, struct eplb_error *error);
+
+/** Prints the page that --help, --man, --version or --dump_config asks for; false when none was asked for. */
+bool eplb_planning_page(const struct eplb_config *config, const struct eplb_command_doc *doc);
+
+/** A recording is not to be lost to a mistyped name: refuses an --output that is the file of --load. */
+enum eplb_status eplb_planning_check_output(const struct eplb_config *config, struct eplb_error *error);
+
+/** Refuses a command line without --load or --ep_size. */
+enum eplb_status eplb_planning_check_given(const struct eplb_config *config, struct eplb_error *error);
+
+/** The same, and reads the file of --load; says what is doubtful about it. */
+enum eplb_status eplb_planning_load(const struct eplb_config *config, struct eplb_load *load,
+                                    struct eplb_error *error);
+
+/** Forwards a status; its reason, which names no file, gets the name. */
+enum eplb_status eplb_planning_name_file(enum eplb_status status, const char *path,
+                                         const struct eplb_error *reason, struct eplb_error *error);
+
+/** The sizes that options and load give together. */
+enum eplb_status eplb_planning_shape(const struct eplb_config *config, const struct eplb_load *load,
+                                     struct eplb_shape *shape, struct eplb_error *error);
+
+/**
+ * The placement to start from, of the load's layers: from the file of --current or --initial_placement, else
+ * the default one. Says what of the file is not used: nothing is dropped without a word.
+ *
+ * @param current must be zeroed; free it with eplb_placement_file_free, also on failure
+ */
+enum eplb_status eplb_planning_current(const struct eplb_config *config, const struct eplb_load *load,
+                                       const struct eplb_shape *shape, struct eplb_placement_file *current,
+                                       struct eplb_error *error);
+
+/** Says the effective options, and which have no effect. */
+void eplb_planning_say_options(const struct eplb_config *config);
+
+/** The policy of eplb_policy_kind; warns of an unknown one. */
+const struct eplb_policy_ops *eplb_planning_policy(const struct eplb_config *config);
+
+#endif
