@@ -21,6 +21,7 @@ say() {
 
 clean_up() {
     [ -n "$root" ] || return 0
+    ! mountpoint -q "$root/dev/shm" || umount "$root/dev/shm"
     ! mountpoint -q "$root/proc" || umount "$root/proc"
     if [ $keep -eq 1 ]; then
         say "kept: $root"
@@ -64,6 +65,8 @@ if ! debootstrap --variant=minbase --include=git,make "$suite" "$root" "$source"
 fi
 rm -f "$root.log"
 mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
+mkdir -p "$root/dev/shm"
+mountpoint -q "$root/dev/shm" || mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
 
 if [ $worktree -eq 1 ]; then
     mkdir "$root/root/eplb"
