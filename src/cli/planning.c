@@ -17,6 +17,12 @@ enum eplb_status eplb_planning_options(struct eplb_config *config, enum eplb_com
     struct eplb_source unless_given = {.kind = EPLB_SOURCE_DEFAULT};
     eplb_config_init(config, command);
     EPLB_TRY(eplb_options_set_bool(&config->options, "enable_eplb", true, unless_given, error));
+    return eplb_planning_parse(config, argc, argv, error);
+}
+
+enum eplb_status eplb_planning_parse(struct eplb_config *config, int argc, char **argv,
+                                     struct eplb_error *error)
+{
     EPLB_TRY(eplb_config_parse(config, argc, argv, error));
     if (config->own.config_json_file == NULL)
         return EPLB_OK;
@@ -96,31 +102,52 @@ enum eplb_status eplb_planning_shape(const struct eplb_config *config, const str
                            eplb_options_effective_redundancy(options), error);
 }
 
-static void warn_unused(const char *path, const struct eplb_placement_file *given,
-                        const struct eplb_placement_file *current)
+/** The row of a layer id; -1 when there is none. */
+static int32_t row_of(const int32_t *layer_ids, int32_t num_layers, int32_t id)
 {
-    if (given->weights != NULL)
-        eplb_cli_warn("%s has weights; loads count as split evenly here, and no weights are written",
-                      eplb_input_name(path));
-    for (int32_t row = 0; row < given->shape.num_layers; row++)
-        if (eplb_placement_file_row(current, given->layer_ids[row]) < 0)
-            eplb_cli_warn("%s has layer %d, which the load has not; it is left out", eplb_input_name(path),
-                          given->layer_ids[row]);
+    for (int32_t row = 0; row < num_layers; row++)
+        if ((layer_ids == NULL ? row : layer_ids[row]) == id)
+            return row;
+    return -1;
 }
 
 static void take_layers(const char *path, const struct eplb_placement_file *given,
-                        struct eplb_placement_file *current)
+                        const struct eplb_planning_tables *tables)
 {
-    size_t slots = (size_t)current->shape.num_slots;
-    for (int32_t layer = 0; layer < current->shape.num_layers; layer++) {
-        int32_t row = eplb_placement_file_row(given, current->layer_ids[layer]);
+    int32_t num_layers = tables->shape->num_layers;
+    size_t slots = (size_t)tables->shape->num_slots;
+    if (given->weights != NULL)
+        eplb_cli_warn("%s has weights%s", eplb_input_name(path), tables->weights_remark);
+    for (int32_t row = 0; row < given->shape.num_layers; row++)
+        if (row_of(tables->layer_ids, num_layers, given->layer_ids[row]) < 0)
+            eplb_cli_warn("%s has layer %d, which the %s has not; it is left out", eplb_input_name(path),
+                          given->layer_ids[row], tables->owner);
+    for (int32_t layer = 0; layer < num_layers; layer++) {
+        int32_t id = tables->layer_ids == NULL ? layer : tables->layer_ids[layer];
+        int32_t row = eplb_placement_file_row(given, id);
         if (row < 0)
             eplb_cli_warn("%s has no layer %d; it starts from the initial placement", eplb_input_name(path),
-                          current->layer_ids[layer]);
+                          id);
         else
-            memcpy(current->expert_ids + (size_t)layer * slots, given->expert_ids + (size_t)row * slots,
+            memcpy(tables->expert_ids + (size_t)layer * slots, given->expert_ids + (size_t)row * slots,
                    slots * sizeof *given->expert_ids);
     }
+}
+
+enum eplb_status eplb_planning_tables(const char *path, const struct eplb_planning_tables *tables,
+                                      struct eplb_error *error)
+{
+    const struct eplb_shape *shape = tables->shape;
+    struct eplb_placement_file given = {0};
+    EPLB_TRY(eplb_placement_file_read(path, &given, error));
+    struct eplb_error reason;
+    enum eplb_status status = eplb_placement_file_match(&given, shape->num_experts, shape->ep_size,
+                                                        shape->redundant_experts_num, &reason);
+    status = eplb_planning_name_file(status, path, &reason, error);
+    if (status == EPLB_OK)
+        take_layers(path, &given, tables);
+    eplb_placement_file_free(&given);
+    return status;
 }
 
 /** The file of the placement to start from; NULL: none. */
@@ -140,18 +167,13 @@ enum eplb_status eplb_planning_current(const struct eplb_config *config, const s
     memcpy(current->layer_ids, load->layer_ids, (size_t)load->num_layers * sizeof *load->layer_ids);
     if (path == NULL)
         return EPLB_OK;
-    struct eplb_placement_file given = {0};
-    EPLB_TRY(eplb_placement_file_read(path, &given, error));
-    struct eplb_error reason;
-    enum eplb_status status = eplb_placement_file_match(&given, shape->num_experts, shape->ep_size,
-                                                        shape->redundant_experts_num, &reason);
-    status = eplb_planning_name_file(status, path, &reason, error);
-    if (status == EPLB_OK) {
-        warn_unused(path, &given, current);
-        take_layers(path, &given, current);
-    }
-    eplb_placement_file_free(&given);
-    return status;
+    const struct eplb_planning_tables tables = {
+        .shape = shape,
+        .layer_ids = current->layer_ids,
+        .owner = "load",
+        .weights_remark = "; loads count as split evenly here, and no weights are written",
+        .expert_ids = current->expert_ids};
+    return eplb_planning_tables(path, &tables, error);
 }
 
 void eplb_planning_say_options(const struct eplb_config *config)

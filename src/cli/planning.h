@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The eplb authors */
 /**
- * What the commands that plan for a recorded load begin with: options, load, placement to start from.
+ * What the commands that plan or run begin with: options, load, policy, placement to start from.
  */
 #ifndef CLI_PLANNING_H
 #define CLI_PLANNING_H
@@ -15,6 +15,10 @@
 /** Reads flags and --config_json_file; enable_eplb is true here unless it is given. */
 enum eplb_status eplb_planning_options(struct eplb_config *config, enum eplb_command_id command, int argc,
                                        char **argv, struct eplb_error *error);
+
+/** Reads the flags and the file of --config_json_file into a config that was made for its command. */
+enum eplb_status eplb_planning_parse(struct eplb_config *config, int argc, char **argv,
+                                     struct eplb_error *error);
 
 /** Prints the page that --help, --man, --version or --dump_config asks for; false when none was asked for. */
 bool eplb_planning_page(const struct eplb_config *config, const struct eplb_command_doc *doc);
@@ -36,6 +40,22 @@ enum eplb_status eplb_planning_name_file(enum eplb_status status, const char *pa
 /** The sizes that options and load give together. */
 enum eplb_status eplb_planning_shape(const struct eplb_config *config, const struct eplb_load *load,
                                      struct eplb_shape *shape, struct eplb_error *error);
+
+/** Tables that a placement file may replace. */
+struct eplb_planning_tables {
+    const struct eplb_shape *shape;
+    const int32_t *layer_ids;   /* [num_layers] as the file numbers layers; NULL: 0, 1, ... */
+    const char *owner;          /* what has these layers: "load", "model" */
+    const char *weights_remark; /* what becomes of a file's weights, after "FILE has weights" */
+    int32_t *expert_ids;        /* [num_layers][num_slots]; a layer that the file lacks stays as it is */
+};
+
+/**
+ * Puts a file's rows into the tables, by the numbers of the layers. Says what of the file is not used, and
+ * what it lacks.
+ */
+enum eplb_status eplb_planning_tables(const char *path, const struct eplb_planning_tables *tables,
+                                      struct eplb_error *error);
 
 /**
  * The placement to start from, of the load's layers: from the file of --current or --initial_placement, else

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "cli/config_file.h"
+#include "cli/planning.h"
 #include "cli/run_log.h"
 #include "cli/run_plan.h"
 #include "cli/run_summary.h"
@@ -86,14 +86,7 @@ static void run_free(struct run *run)
 static enum eplb_status read_options(struct run *run, int argc, char **argv, struct eplb_error *error)
 {
     eplb_config_init(&run->config, EPLB_COMMAND_RUN);
-    EPLB_TRY(eplb_config_parse(&run->config, argc, argv, error));
-    if (run->config.own.config_json_file == NULL)
-        return EPLB_OK;
-    char unused[EPLB_UNUSED_KEYS_TEXT];
-    EPLB_TRY(eplb_config_file_read(run->config.own.config_json_file, &run->config, unused, error));
-    if (unused[0] != '\0')
-        eplb_cli_note("%s: keys that are not used here: %s", run->config.own.config_json_file, unused);
-    return EPLB_OK;
+    return eplb_planning_parse(&run->config, argc, argv, error);
 }
 
 /** Test builds can break a slot, to see that --verify finds it. */
@@ -335,17 +328,6 @@ static enum eplb_status prepare_and_run(struct run *run, struct eplb_error *erro
     return run_and_tell(run, error);
 }
 
-/** The pages that need no run; false when none was asked for. */
-static bool show_page(const struct eplb_config *config)
-{
-    if (eplb_cli_page(config, &run_doc))
-        return true;
-    struct eplb_text_sink pages = eplb_cli_pages(stdout);
-    if (config->own.dump_config)
-        eplb_dump_write(&config->options, &pages);
-    return config->own.dump_config;
-}
-
 static int run_command(int argc, char **argv)
 {
     enum { SIGNAL_EXIT_CODE = 128 };
@@ -353,7 +335,8 @@ static int run_command(int argc, char **argv)
     struct eplb_error error = {0};
     enum eplb_status status = read_options(&run, argc, argv, &error);
     if (status == EPLB_OK)
-        status = show_page(&run.config) ? eplb_cli_flush(&error) : prepare_and_run(&run, &error);
+        status = eplb_planning_page(&run.config, &run_doc) ? eplb_cli_flush(&error)
+                                                           : prepare_and_run(&run, &error);
     int signal = run.with.interrupted != 0 ? run.with.interrupted : run.without.interrupted;
     run_free(&run);
     if (status != EPLB_OK)

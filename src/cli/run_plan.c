@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/model_file.h"
+#include "cli/planning.h"
 #include "os/file.h"
-#include "trace/placement_file.h"
 
 /* Where a run has no end, what changes with its time changes as if it had this many forwards. */
 enum { ENDLESS_FORWARDS = 3000, MOST_WINDOWS = 12, NUM_TOPICS = 3, MOST_REHEARSED = 10000 };
@@ -161,16 +161,6 @@ static enum eplb_status check_memory(struct eplb_run_plan *plan, struct eplb_err
     return EPLB_OK;
 }
 
-static void choose_policy(struct eplb_run_plan *plan)
-{
-    const char *kind = plan->config->options.eplb_policy_kind;
-    struct eplb_policy_choice choice = eplb_policy_find(kind);
-    if (!choice.known && plan->config->options.enable_eplb)
-        eplb_cli_warn("unknown eplb_policy_kind '%s' (the nearest known is '%s'): using %s", kind,
-                      choice.nearest, choice.ops->name);
-    plan->policy = choice.ops;
-}
-
 /* -------------------------------------------------------------------------------- the recording */
 
 static int32_t busy_ranks_of(const struct eplb_config *config)
@@ -238,42 +228,16 @@ static enum eplb_status make_initial(struct eplb_run_kind *kind, struct eplb_err
     return EPLB_OK;
 }
 
-static void take_file(struct eplb_run_kind *kind, const char *name, const struct eplb_placement_file *file)
-{
-    size_t slots = (size_t)kind->shape.num_slots;
-    if (file->weights != NULL)
-        eplb_cli_warn("%s has weights, which are not used: tokens go to the replicas evenly", name);
-    for (int32_t row = 0; row < file->shape.num_layers; row++)
-        if (file->layer_ids[row] >= kind->shape.num_layers)
-            eplb_cli_warn("%s has layer %d, which the model has not; it is left out", name,
-                          file->layer_ids[row]);
-    for (int32_t layer = 0; layer < kind->shape.num_layers; layer++) {
-        int32_t row = eplb_placement_file_row(file, layer);
-        if (row < 0)
-            eplb_cli_warn("%s has no layer %d; it starts from the default placement", name, layer);
-        else
-            memcpy(kind->initial + (size_t)layer * slots, file->expert_ids + (size_t)row * slots,
-                   slots * sizeof *kind->initial);
-    }
-}
-
 static enum eplb_status read_initial(struct eplb_run_plan *plan, struct eplb_error *error)
 {
     const char *path = plan->config->options.initial_placement;
-    const struct eplb_shape *shape = &plan->given.shape;
-    struct eplb_placement_file file;
-    struct eplb_error reason;
-    if (path[0] == '\0')
-        return EPLB_OK;
-    EPLB_TRY(eplb_placement_file_read(path, &file, error));
-    enum eplb_status status = eplb_placement_file_match(&file, shape->num_experts, shape->ep_size,
-                                                        shape->redundant_experts_num, &reason);
-    if (status == EPLB_OK)
-        take_file(&plan->given, eplb_input_name(path), &file);
-    eplb_placement_file_free(&file);
-    if (status != EPLB_OK)
-        EPLB_FAIL(status, "%s: %s", eplb_input_name(path), reason.text);
-    return EPLB_OK;
+    const struct eplb_planning_tables tables = {.shape = &plan->given.shape,
+                                                .layer_ids = plan->trace.ids.layer_ids,
+                                                .owner = "model",
+                                                .weights_remark =
+                                                    ", which are not used: tokens go to the replicas evenly",
+                                                .expert_ids = plan->given.initial};
+    return path[0] == '\0' ? EPLB_OK : eplb_planning_tables(path, &tables, error);
 }
 
 static enum eplb_status make_placements(struct eplb_run_plan *plan, struct eplb_error *error)
@@ -416,7 +380,8 @@ enum eplb_status eplb_run_plan_make(const struct eplb_config *config, struct epl
     EPLB_TRY(check_batches(config, error));
     EPLB_TRY(check_memory(plan, error));
     EPLB_TRY(check_execution(&config->options, error));
-    choose_policy(plan);
+    /* Without balancing a wrong name has no effect, which is said elsewhere. */
+    plan->policy = config->options.enable_eplb ? eplb_planning_policy(config) : NULL;
     choose_window(plan);
     EPLB_TRY(make_placements(plan, error));
     EPLB_TRY(make_skew(plan, error));

@@ -7,10 +7,10 @@
 
 #include "base/assert.h"
 #include "base/histogram.h"
+#include "base/mix.h"
 #include "base/wide.h"
 #include "eplb/load.h"
 #include "eplb/policy.h"
-#include "model/mix.h"
 
 /** Loads of one window. No entry is above its layer's total, which is at most EPLB_MAX_LOAD. */
 struct window {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "model/mix.h"
+#include "base/mix.h"
 
 static uint64_t digest_of(const struct eplb_ids *ids)
 {

@@ -4,8 +4,8 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/mix.h"
 #include "base/wide.h"
-#include "model/mix.h"
 
 enum { NUM_TOPICS = 3, NUM_PIECES = 32 };
 

@@ -8,10 +8,10 @@
 #include "base/arena.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/mix.h"
 #include "base/wide.h"
 #include "model/arithmetic.h"
 #include "model/config.h"
-#include "model/mix.h"
 
 static void choose_by_router(void *context, const struct eplb_route_request *request, int32_t *experts)
 {

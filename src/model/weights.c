@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/mix.h"
 #include "model/gemm.h"
-#include "model/mix.h"
 
 /* What a matrix is called in the keys of its numbers. A name keeps its number: another one would be
  * another model. */

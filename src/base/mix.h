@@ -4,8 +4,8 @@
  * Random numbers by key and number instead of by turn (the mixing of splitmix64, Steele, Lea and Flood
  * 2014): what is drawn for one thing does not depend on what was drawn before, or on which rank.
  */
-#ifndef MODEL_MIX_H
-#define MODEL_MIX_H
+#ifndef BASE_MIX_H
+#define BASE_MIX_H
 
 #include <stdint.h>
 
