@@ -22,6 +22,37 @@
 extern "C" {
 #endif
 
+/** What a policy is told beside the load, the same for all layers. Set by eplb_policy_settings_init. */
+struct eplb_policy_settings {
+    size_t size;        /**< sizeof(struct eplb_policy_settings). */
+    int32_t num_groups; /**< deepseek: groups of experts that stay on one node; >= 1, default 1. */
+    int32_t num_nodes;  /**< deepseek: nodes that the ranks are spread over; >= 1, default 1. */
+};
+
+/** Writes the defaults. */
+EPLB_API void eplb_policy_settings_init(struct eplb_policy_settings *settings);
+
+/** One layer to plan for. Everything is borrowed and stays as it is. */
+struct eplb_policy_problem {
+    size_t size;                                 /**< sizeof(struct eplb_policy_problem). */
+    const struct eplb_shape *shape;              /**< Sizes. */
+    const struct eplb_policy_settings *settings; /**< Never NULL. */
+    const int64_t *load;                         /**< [E], each in [0, EPLB_MAX_LOAD], sum above 0. */
+    const int32_t *active;                       /**< The layer's legal placement [R][K]. */
+    const int64_t *history; /**< [num_history][E] windows before this one, oldest first; NULL: none. */
+    int32_t num_history;    /**< >= 0; 0 when history is NULL. */
+    const int64_t *parts; /**< [num_parts][E] the window of `load` in pieces, oldest first; NULL: unknown. */
+    int32_t num_parts;    /**< >= 0; 0 when parts is NULL. */
+};
+
+/** What a policy proposes. The arrays are the caller's. */
+struct eplb_policy_answer {
+    size_t size;         /**< sizeof(struct eplb_policy_answer). */
+    int32_t *expert_ids; /**< [R][K] to be written. */
+    int32_t *weights;    /**< [R][K] to be written when it sets has_weights; never NULL. */
+    int has_weights; /**< 0 on entry: tokens are split evenly; 1: by weights, as eplb_weights_check allows. */
+};
+
 /**
  * A layout algorithm. The built-in ones are found by name with eplb_policy_find; a host may pass
  * its own in eplb_planner_params. The table is constant and outlives every planner that uses it.
@@ -35,18 +66,17 @@ struct eplb_policy_ops {
      * Bytes of scratch memory that plan_layer needs for a shape. Not blocking; pure.
      * Required.
      */
-    size_t (*scratch_size)(const struct eplb_shape *shape);
+    size_t (*scratch_size)(const struct eplb_shape *shape, const struct eplb_policy_settings *settings);
     /**
      * Proposes a placement for one layer. Not blocking; pure: the same arguments give the same
-     * table; called from whichever thread calls eplb_planner_rebalance. Required.
+     * table. Called from several threads at a time, each with its own scratch memory. Required.
      *
-     * load is [E], each in [0, EPLB_MAX_LOAD], with a sum above 0; active is the layer's legal
-     * placement [R][K]; scratch has scratch_size bytes, aligned to 64, with any content.
-     * Writes candidate [R][K]. A status other than EPLB_OK, with a sentence in error, leaves the
-     * layer as it is; so does an illegal candidate, which the planner reports.
+     * scratch has scratch_size bytes, aligned to 64, with any content. A status other than EPLB_OK, with
+     * a sentence in error, leaves the layer as it is; so does an illegal answer, which the planner
+     * reports.
      */
-    enum eplb_status (*plan_layer)(const struct eplb_shape *shape, const int64_t *load, const int32_t *active,
-                                   void *scratch, int32_t *candidate, struct eplb_error *error);
+    enum eplb_status (*plan_layer)(const struct eplb_policy_problem *problem, void *scratch,
+                                   struct eplb_policy_answer *answer, struct eplb_error *error);
 };
 
 /** What a name of eplb_policy_kind means. */
@@ -93,6 +123,26 @@ EPLB_API struct eplb_benefit eplb_gate(const struct eplb_shape *shape, const int
                                        const int32_t *candidate, const int64_t *logical,
                                        const int64_t *physical, double threshold, int32_t *scratch);
 
+/** What moving weights costs and when that counts. All zero: unknown, nothing is judged by it. */
+struct eplb_migration_cost {
+    int64_t expert_bytes;     /**< Bytes of one expert's tensors; 0: unknown. */
+    double bytes_per_second;  /**< What a rank receives, measured or given; 0: unknown. */
+    double seconds_per_token; /**< What one token more on the slowest rank costs a forward; 0: unknown. */
+    double num_forwards;      /**< Forwards that the load was counted over; 0: unknown. */
+    int32_t max_break_even_forwards; /**< eplb_max_break_even_steps: refuse what pays later; 0: off. */
+};
+
+/** What a candidate moves, and when it has paid. */
+struct eplb_migration {
+    int32_t moved_slots; /**< Slots that get another expert. */
+    int32_t sent_slots;  /**< Of these, those whose weights come from another rank. */
+    int64_t bytes;       /**< sent_slots * expert_bytes, capped at INT64_MAX; 0 when unknown. */
+    double seconds; /**< Of the transfer: the rank that receives most, at bytes_per_second; 0: unknown. */
+    double break_even_forwards; /**< Forwards until the tokens saved on the slowest rank have paid for it; 0
+                                   when nothing moves; negative: unknown; infinite: never. */
+    int pays;                   /**< 0 when max_break_even_forwards refuses it; else 1. */
+};
+
 /** Balance of one placement when every expert's load is split evenly over its replicas. */
 struct eplb_balance {
     double peak;        /**< Largest rank sum. */
@@ -125,13 +175,14 @@ EPLB_API void eplb_split_evenly(const struct eplb_shape *shape, const int32_t *e
 
 /** Parameters of a planner. Set by eplb_planner_params_init, then changed by the host. */
 struct eplb_planner_params {
-    size_t size;                       /**< sizeof(struct eplb_planner_params). */
-    struct eplb_shape shape;           /**< Filled by eplb_shape_init. No default. */
-    const struct eplb_policy_ops *ops; /**< The policy; default balanced. */
-    double min_peak_load_improvement;  /**< Gate threshold, in [0, 1]; default 0.05. */
-    const int32_t *initial;            /**< Legal table [L][R][K], copied; NULL: the initial placement. */
-    const struct eplb_log_sink *log;   /**< Takes one "EPLB placement benefit" line per layer; NULL: none. */
-    const int32_t *layer_ids;          /**< Names of the layers in messages, [L], copied; NULL: 0, 1, ... */
+    size_t size;                          /**< sizeof(struct eplb_planner_params). */
+    struct eplb_shape shape;              /**< Filled by eplb_shape_init. No default. */
+    const struct eplb_policy_ops *ops;    /**< The policy; default balanced. */
+    double min_peak_load_improvement;     /**< Gate threshold, in [0, 1]; default 0.05. */
+    struct eplb_policy_settings settings; /**< What the policy is told beside the load. */
+    const int32_t *initial;               /**< Legal table [L][R][K], copied; NULL: the initial placement. */
+    const struct eplb_log_sink *log; /**< Takes one "EPLB placement benefit" line per layer; NULL: none. */
+    const int32_t *layer_ids;        /**< Names of the layers in messages, [L], copied; NULL: 0, 1, ... */
 };
 
 /** Writes the defaults. */
@@ -178,6 +229,12 @@ EPLB_API const int32_t *eplb_planner_active(const struct eplb_planner *planner);
 
 /** The candidates of the last run, [L][R][K]; equal to the active table where there is none. */
 EPLB_API const int32_t *eplb_planner_candidates(const struct eplb_planner *planner);
+
+/**
+ * The weights that came with the candidates, [L][R][K], in units of 1 / EPLB_WEIGHT_UNIT; equal ones where
+ * the policy gave none.
+ */
+EPLB_API const int32_t *eplb_planner_weights(const struct eplb_planner *planner);
 
 /** The gate's verdicts of the last run, [L]; publish is the update mask. All zero before a run. */
 EPLB_API const struct eplb_benefit *eplb_planner_benefits(const struct eplb_planner *planner);

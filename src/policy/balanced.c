@@ -35,8 +35,9 @@ static void layout(struct balanced *work, struct eplb_arena *arena, const struct
     work->packed = eplb_arena_take(arena, num_slots, sizeof *work->packed);
 }
 
-static size_t scratch_size(const struct eplb_shape *shape)
+static size_t scratch_size(const struct eplb_shape *shape, const struct eplb_policy_settings *settings)
 {
+    (void)settings;
     struct balanced work;
     struct eplb_arena arena;
     eplb_arena_init(&arena, NULL, 0);
@@ -96,23 +97,24 @@ static void keep_slots(const int32_t *active, const int32_t *packed, int32_t slo
     }
 }
 
-static enum eplb_status plan_layer(const struct eplb_shape *shape, const int64_t *load, const int32_t *active,
-                                   void *scratch, int32_t *candidate, struct eplb_error *error)
+static enum eplb_status plan_layer(const struct eplb_policy_problem *problem, void *scratch,
+                                   struct eplb_policy_answer *answer, struct eplb_error *error)
 {
+    const struct eplb_shape *shape = problem->shape;
     (void)error;
     struct balanced work;
     struct eplb_arena arena;
-    eplb_arena_init(&arena, scratch, scratch_size(shape));
+    eplb_arena_init(&arena, scratch, scratch_size(shape, problem->settings));
     layout(&work, &arena, shape);
     EPLB_ASSERT(!arena.overflow);
 
-    eplb_choose_copies(shape, load, work.replicas, work.heap, work.chosen);
-    list_physical(&work, shape, load);
+    eplb_choose_copies(shape, problem->load, work.replicas, work.heap, work.chosen);
+    list_physical(&work, shape, problem->load);
     if (!pack(&work, shape))
-        eplb_cyclic_place(shape, load, work.replicas, work.spare, work.packed);
+        eplb_cyclic_place(shape, problem->load, work.replicas, work.spare, work.packed);
     for (int32_t rank = 0; rank < shape->ep_size; rank++) {
         size_t row = (size_t)rank * (size_t)shape->slots_per_rank;
-        keep_slots(active + row, work.packed + row, shape->slots_per_rank, candidate + row);
+        keep_slots(problem->active + row, work.packed + row, shape->slots_per_rank, answer->expert_ids + row);
     }
     return EPLB_OK;
 }

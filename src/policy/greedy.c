@@ -33,8 +33,9 @@ static void layout(struct greedy *work, struct eplb_arena *arena, const struct e
     work->heap = eplb_arena_take(arena, num_experts, sizeof *work->heap);
 }
 
-static size_t scratch_size(const struct eplb_shape *shape)
+static size_t scratch_size(const struct eplb_shape *shape, const struct eplb_policy_settings *settings)
 {
+    (void)settings;
     struct greedy work;
     struct eplb_arena arena;
     eplb_arena_init(&arena, NULL, 0);
@@ -80,22 +81,22 @@ static bool place_primaries(struct greedy *work, const struct eplb_shape *shape)
     return true;
 }
 
-static enum eplb_status plan_layer(const struct eplb_shape *shape, const int64_t *load, const int32_t *active,
-                                   void *scratch, int32_t *candidate, struct eplb_error *error)
+static enum eplb_status plan_layer(const struct eplb_policy_problem *problem, void *scratch,
+                                   struct eplb_policy_answer *answer, struct eplb_error *error)
 {
-    (void)active;
+    const struct eplb_shape *shape = problem->shape;
     (void)error;
     struct greedy work;
     struct eplb_arena arena;
-    eplb_arena_init(&arena, scratch, scratch_size(shape));
+    eplb_arena_init(&arena, scratch, scratch_size(shape, problem->settings));
     layout(&work, &arena, shape);
     EPLB_ASSERT(!arena.overflow);
 
-    choose_copies(&work, shape, load);
-    work.packing.expert_ids = candidate;
+    choose_copies(&work, shape, problem->load);
+    work.packing.expert_ids = answer->expert_ids;
     eplb_packing_reset(&work.packing);
     if (!place_copies(&work, shape) || !place_primaries(&work, shape))
-        eplb_cyclic_place(shape, load, work.replicas, work.spare, candidate);
+        eplb_cyclic_place(shape, problem->load, work.replicas, work.spare, answer->expert_ids);
     return EPLB_OK;
 }
 

@@ -17,18 +17,26 @@ struct eplb_planner {
     const struct eplb_policy_ops *ops;
     const struct eplb_log_sink *log;
     double threshold;
+    struct eplb_policy_settings settings;
     int32_t *layer_ids;            /* [L] */
     int32_t *active;               /* [L][R][K] */
     int32_t *candidates;           /* [L][R][K] */
+    int32_t *weights;              /* [L][R][K] of the candidates */
     struct eplb_benefit *benefits; /* [L] */
     int32_t *replicas;             /* [E] the gate's scratch */
     void *scratch;                 /* the policy's */
 };
 
+void eplb_policy_settings_init(struct eplb_policy_settings *settings)
+{
+    *settings = (struct eplb_policy_settings){.size = sizeof *settings, .num_groups = 1, .num_nodes = 1};
+}
+
 void eplb_planner_params_init(struct eplb_planner_params *params)
 {
     *params = (struct eplb_planner_params){
         .size = sizeof *params, .ops = &eplb_policy_balanced, .min_peak_load_improvement = 0.05};
+    eplb_policy_settings_init(&params->settings);
 }
 
 static size_t layer_offset(const struct eplb_planner *planner, int32_t layer)
@@ -46,14 +54,16 @@ static struct eplb_planner *layout(struct eplb_arena *arena, const struct eplb_p
     parts.layer_ids = eplb_arena_take(arena, layers, sizeof *parts.layer_ids);
     parts.active = eplb_arena_take(arena, table, sizeof *parts.active);
     parts.candidates = eplb_arena_take(arena, table, sizeof *parts.candidates);
+    parts.weights = eplb_arena_take(arena, table, sizeof *parts.weights);
     parts.benefits = eplb_arena_take(arena, layers, sizeof *parts.benefits);
     parts.replicas = eplb_arena_take(arena, (size_t)params->shape.num_experts, sizeof *parts.replicas);
-    parts.scratch = eplb_arena_take(arena, 1, params->ops->scratch_size(&params->shape));
+    parts.scratch = eplb_arena_take(arena, 1, params->ops->scratch_size(&params->shape, &params->settings));
     if (planner == NULL)
         return NULL;
     parts.shape = params->shape;
     parts.ops = params->ops;
     parts.log = params->log;
+    parts.settings = params->settings;
     parts.threshold = params->min_peak_load_improvement;
     *planner = parts;
     return planner;
@@ -177,14 +187,24 @@ static int has_load(const int64_t *load, int32_t num_experts)
 static enum eplb_status propose(struct eplb_planner *planner, int32_t layer, const int64_t *load,
                                 struct eplb_error *error)
 {
-    const int32_t *active = planner->active + layer_offset(planner, layer);
-    int32_t *candidate = planner->candidates + layer_offset(planner, layer);
+    size_t row = layer_offset(planner, layer);
+    EPLB_ASSERT(planner->candidates != planner->active && planner->weights != planner->active);
+    struct eplb_policy_problem problem = {.size = sizeof problem,
+                                          .shape = &planner->shape,
+                                          .settings = &planner->settings,
+                                          .load = load,
+                                          .active = planner->active + row};
+    struct eplb_policy_answer answer = {
+        .size = sizeof answer, .expert_ids = planner->candidates + row, .weights = planner->weights + row};
     struct eplb_error reason = {0};
-    EPLB_ASSERT(active != candidate);
-    enum eplb_status status =
-        planner->ops->plan_layer(&planner->shape, load, active, planner->scratch, candidate, &reason);
+    enum eplb_status status = planner->ops->plan_layer(&problem, planner->scratch, &answer, &reason);
     if (status == EPLB_OK)
-        status = eplb_placement_check(&planner->shape, candidate, &reason);
+        status = eplb_placement_check(&planner->shape, answer.expert_ids, &reason);
+    if (status == EPLB_OK && answer.has_weights)
+        status = eplb_weights_check(&planner->shape, answer.expert_ids, answer.weights, planner->replicas,
+                                    &reason);
+    if (status == EPLB_OK && !answer.has_weights)
+        eplb_weights_equal(&planner->shape, answer.expert_ids, planner->replicas, answer.weights);
     if (status == EPLB_OK)
         return EPLB_OK;
     eplb_planner_abort_layer(planner, layer);
@@ -242,6 +262,11 @@ const int32_t *eplb_planner_candidates(const struct eplb_planner *planner)
     return planner->candidates;
 }
 
+const int32_t *eplb_planner_weights(const struct eplb_planner *planner)
+{
+    return planner->weights;
+}
+
 const struct eplb_benefit *eplb_planner_benefits(const struct eplb_planner *planner)
 {
     return planner->benefits;
@@ -261,4 +286,6 @@ void eplb_planner_commit_layer(struct eplb_planner *planner, int32_t layer)
 void eplb_planner_abort_layer(struct eplb_planner *planner, int32_t layer)
 {
     copy_layer(planner, layer, planner->active, planner->candidates);
+    size_t row = layer_offset(planner, layer);
+    eplb_weights_equal(&planner->shape, planner->candidates + row, planner->replicas, planner->weights + row);
 }

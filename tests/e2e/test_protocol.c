@@ -298,20 +298,19 @@ static void test_an_output_of_another_forward_is_lost(void **state)
 
 /* ---- B39: a failure inside rebalancing leaves serving alone ---- */
 
-static size_t no_scratch(const struct eplb_shape *shape)
+static size_t no_scratch(const struct eplb_shape *shape, const struct eplb_policy_settings *settings)
 {
+    (void)settings;
     (void)shape;
     return 0;
 }
 
-static enum eplb_status no_plan(const struct eplb_shape *shape, const int64_t *load, const int32_t *active,
-                                void *scratch, int32_t *candidate, struct eplb_error *error)
+static enum eplb_status no_plan(const struct eplb_policy_problem *problem, void *scratch,
+                                struct eplb_policy_answer *answer, struct eplb_error *error)
 {
-    (void)shape;
-    (void)load;
-    (void)active;
+    (void)problem;
     (void)scratch;
-    (void)candidate;
+    (void)answer;
     return eplb_fail(error, EPLB_INTERNAL, "this policy has no plan");
 }
 

@@ -19,17 +19,17 @@ static void submit_soon(struct world *world);
 /* A policy has no context; the simulator runs one world at a time. */
 static bool policy_fails;
 
-static enum eplb_status plan_layer(const struct eplb_shape *shape, const int64_t *load, const int32_t *active,
-                                   void *scratch, int32_t *candidate, struct eplb_error *error)
+static enum eplb_status plan_layer(const struct eplb_policy_problem *problem, void *scratch,
+                                   struct eplb_policy_answer *answer, struct eplb_error *error)
 {
     if (policy_fails)
         return eplb_fail(error, EPLB_REFUSED, "the policy was told to fail");
-    return eplb_policy_find("balanced").ops->plan_layer(shape, load, active, scratch, candidate, error);
+    return eplb_policy_find("balanced").ops->plan_layer(problem, scratch, answer, error);
 }
 
-static size_t scratch_size(const struct eplb_shape *shape)
+static size_t scratch_size(const struct eplb_shape *shape, const struct eplb_policy_settings *settings)
 {
-    return eplb_policy_find("balanced").ops->scratch_size(shape);
+    return eplb_policy_find("balanced").ops->scratch_size(shape, settings);
 }
 
 static const struct eplb_policy_ops failing_policy = {

@@ -328,20 +328,19 @@ static void a_policy_result_after_a_death_is_discarded(void **state)
     bench_end(&bench);
 }
 
-static size_t no_scratch(const struct eplb_shape *shape)
+static size_t no_scratch(const struct eplb_shape *shape, const struct eplb_policy_settings *settings)
 {
+    (void)settings;
     (void)shape;
     return 0;
 }
 
-static enum eplb_status refuses(const struct eplb_shape *shape, const int64_t *load, const int32_t *active,
-                                void *scratch, int32_t *candidate, struct eplb_error *error)
+static enum eplb_status refuses(const struct eplb_policy_problem *problem, void *scratch,
+                                struct eplb_policy_answer *answer, struct eplb_error *error)
 {
-    (void)shape;
-    (void)load;
-    (void)active;
+    (void)problem;
     (void)scratch;
-    (void)candidate;
+    (void)answer;
     return eplb_fail(error, EPLB_NO_MEMORY, "no memory left");
 }
 

@@ -157,22 +157,23 @@ static void the_metrics_tell_what_happened(void **state)
 static _Atomic int policy_gate; /* 1: the slow policy may go on */
 static _Atomic int policy_entered;
 
-static size_t no_scratch(const struct eplb_shape *shape)
+static size_t no_scratch(const struct eplb_shape *shape, const struct eplb_policy_settings *settings)
 {
+    (void)settings;
     (void)shape;
     return 0;
 }
 
-static enum eplb_status slow(const struct eplb_shape *shape, const int64_t *load, const int32_t *active,
-                             void *scratch, int32_t *candidate, struct eplb_error *error)
+static enum eplb_status slow(const struct eplb_policy_problem *problem, void *scratch,
+                             struct eplb_policy_answer *answer, struct eplb_error *error)
 {
-    (void)load;
     (void)scratch;
     (void)error;
     policy_entered = 1;
     while (!policy_gate)
         sched_yield();
-    memcpy(candidate, active, (size_t)shape->num_slots * sizeof *candidate);
+    memcpy(answer->expert_ids, problem->active,
+           (size_t)problem->shape->num_slots * sizeof *answer->expert_ids);
     return EPLB_OK;
 }
 

@@ -13,13 +13,19 @@ void plan_once(const char *kind, const struct eplb_shape *shape, const int64_t *
                int32_t *candidate)
 {
     const struct eplb_policy_ops *ops = eplb_policy_find(kind).ops;
-    size_t bytes = ops->scratch_size(shape);
+    struct eplb_policy_settings settings;
+    eplb_policy_settings_init(&settings);
+    size_t bytes = ops->scratch_size(shape, &settings);
     /* The guard behind the scratch shows, without a sanitizer too, that no byte more is used. */
     unsigned char *scratch = aligned_alloc(64, (bytes + 127) / 64 * 64);
     assert_non_null(scratch);
     memset(scratch, 0xa5, (bytes + 127) / 64 * 64);
     struct eplb_error error = {0};
-    assert_int_equal(ops->plan_layer(shape, load, active, scratch, candidate, &error), EPLB_OK);
+    int32_t weights[PLAN_MAX_SLOTS];
+    struct eplb_policy_problem problem = {
+        .size = sizeof problem, .shape = shape, .settings = &settings, .load = load, .active = active};
+    struct eplb_policy_answer answer = {.size = sizeof answer, .expert_ids = candidate, .weights = weights};
+    assert_int_equal(ops->plan_layer(&problem, scratch, &answer, &error), EPLB_OK);
     assert_string_equal(error.text, "");
     for (size_t i = bytes; i < (bytes + 127) / 64 * 64; i++)
         assert_int_equal(scratch[i], 0xa5);

@@ -407,19 +407,22 @@ static void no_sink_is_no_line(void **state)
 /** What odd_plan does with a layer: the load of its expert 0. */
 enum { FAILS = 1, FAILS_SILENTLY, REPEATS, LEAVES_OUT, OUT_OF_RANGE, ROTATES };
 
-static size_t odd_scratch_size(const struct eplb_shape *shape)
+static size_t odd_scratch_size(const struct eplb_shape *shape, const struct eplb_policy_settings *settings)
 {
+    (void)settings;
     (void)shape;
     return 0;
 }
 
-static enum eplb_status odd_plan(const struct eplb_shape *shape, const int64_t *load, const int32_t *active,
-                                 void *scratch, int32_t *candidate, struct eplb_error *error)
+static enum eplb_status odd_plan(const struct eplb_policy_problem *problem, void *scratch,
+                                 struct eplb_policy_answer *answer, struct eplb_error *error)
 {
     (void)scratch;
+    const struct eplb_shape *shape = problem->shape;
+    int32_t *candidate = answer->expert_ids;
     for (int32_t slot = 0; slot < shape->num_slots; slot++)
-        candidate[slot] = active[(slot + shape->slots_per_rank) % shape->num_slots];
-    switch (load[0]) {
+        candidate[slot] = problem->active[(slot + shape->slots_per_rank) % shape->num_slots];
+    switch (problem->load[0]) {
     case FAILS:
         memset(candidate, 0x5a, (size_t)shape->num_slots * sizeof *candidate);
         return eplb_fail(error, EPLB_UNSUPPORTED, "no plan on a Monday");
@@ -646,8 +649,9 @@ static void a_shape_that_does_not_add_up_is_refused(void **state)
 
 /* ---- memory ---- */
 
-static size_t boundless_scratch(const struct eplb_shape *shape)
+static size_t boundless_scratch(const struct eplb_shape *shape, const struct eplb_policy_settings *settings)
 {
+    (void)settings;
     (void)shape;
     return SIZE_MAX;
 }
