@@ -31,8 +31,9 @@ int main(void)
      * rank 1 holds 2, 3 and 0; expert 0 is hot, and so is rank 0. */
     const int64_t prefix[2][3] = {{90, 100, 105}, {5, 15, 25}};
     const uint64_t generation = 0;
-    const struct eplb_rank_report reports[2] = {{prefix[0], &generation, 1, 3},
-                                                {prefix[1], &generation, 1, 3}};
+    const struct eplb_rank_report reports[2] = {
+        {.prefix = prefix[0], .generations = &generation, .num_layers = 1, .slots_per_rank = 3},
+        {.prefix = prefix[1], .generations = &generation, .num_layers = 1, .slots_per_rank = 3}};
     if (eplb_aggregator_add(aggregator, &(struct eplb_sample){reports, 2}, &result, &error))
         return fail(&error);
 

@@ -38,14 +38,16 @@ extern "C" {
 
 /** Parameters. Set by eplb_executor_params_init, then changed by the host; values are copied at create. */
 struct eplb_executor_params {
-    size_t size;              /**< sizeof(struct eplb_executor_params). */
-    struct eplb_shape shape;  /**< Filled by eplb_shape_init. No default. */
-    int32_t ep_rank;          /**< This rank, in [0, ep_size). No default. */
-    const int32_t *initial;   /**< Legal table [num_layers][num_slots] that the model runs; NULL: the initial
-                                 placement. */
-    const int32_t *layer_ids; /**< Names of the layers in logs, [num_layers]; NULL: 0, 1, ... */
-    const struct eplb_group *group;       /**< This rank's; outlives the executor. No default. */
-    struct eplb_weights *weights;         /**< This rank's; outlives the executor. No default. */
+    size_t size;             /**< sizeof(struct eplb_executor_params). */
+    struct eplb_shape shape; /**< Filled by eplb_shape_init. No default. */
+    int32_t ep_rank;         /**< This rank, in [0, ep_size). No default. */
+    const int32_t *initial;  /**< Legal table [num_layers][num_slots] that the model runs; NULL: the initial
+                                placement. */
+    const int32_t *initial_weights; /**< Its replica weights [num_layers][num_slots] that the model runs;
+                                         NULL: equal ones. */
+    const int32_t *layer_ids;       /**< Names of the layers in logs, [num_layers]; NULL: 0, 1, ... */
+    const struct eplb_group *group; /**< This rank's; outlives the executor. No default. */
+    struct eplb_weights *weights;   /**< This rank's; outlives the executor. No default. */
     const struct eplb_model_hooks *hooks; /**< Outlives the executor. No default. */
     int32_t transfer_timeout_seconds;     /**< From entry into finish_step, > 0; default 10. */
     int64_t transfer_chunk_bytes;         /**< Largest message, > 0; default 4 MiB. */
@@ -73,7 +75,7 @@ struct eplb_executor;
  * @return EPLB_OK; EPLB_UNSUPPORTED with the name of the hook that the model lacks; EPLB_INVALID
  *         with a sentence when a parameter is out of range, the group is of another size or rank, the
  *         weights are registered with another shape or rank (both values are named), or the initial
- *         table is not legal (layer, rank and slot are named); EPLB_NO_MEMORY
+ *         table or its weights are not legal (layer, rank and slot are named); EPLB_NO_MEMORY
  */
 EPLB_API enum eplb_status eplb_executor_create(const struct eplb_executor_params *params,
                                                struct eplb_executor **executor, struct eplb_error *error);
@@ -147,6 +149,16 @@ EPLB_API const uint64_t *eplb_executor_generations(const struct eplb_executor *e
 
 /** The tables [num_layers][num_slots] of these generations. As eplb_executor_generations. */
 EPLB_API const int32_t *eplb_executor_tables(const struct eplb_executor *executor);
+
+/**
+ * The versions [num_layers] of the replica weights that the forward runs under: 0 with a new placement,
+ * then those of the weight updates that were taken. Changed by start_step before the forward, and by a
+ * switch. As eplb_executor_generations.
+ */
+EPLB_API const uint64_t *eplb_executor_weight_versions(const struct eplb_executor *executor);
+
+/** The replica weights [num_layers][num_slots] of these versions. As eplb_executor_weight_versions. */
+EPLB_API const int32_t *eplb_executor_replica_weights(const struct eplb_executor *executor);
 
 /**
  * Refuses new forwards, makes a finish_step that waits give up as abort_step does, and waits for the

@@ -25,7 +25,10 @@
 extern "C" {
 #endif
 
-/** The hooks of one rank's model. Owned by the model; outlives the executor. All three are required. */
+/**
+ * The hooks of one rank's model. Owned by the model; outlives the executor. The first three are required;
+ * a table that ends before update_replica_weights is as good as one where it is NULL.
+ */
 struct eplb_model_hooks {
     size_t size;   /**< sizeof(struct eplb_model_hooks). */
     void *context; /**< First argument of every hook. */
@@ -51,9 +54,23 @@ struct eplb_model_hooks {
      * Told the decision, after the forward, in its thread. commit 1: copy staging into the active
      * tensors in place (usually eplb_weights_activate) and switch the layer's log2phy, only by
      * copies and stores that cannot fail. commit 0: drop what prepare made. Never blocks. commit is
-     * 1 only after start_expert_weight_transfer succeeded and all messages have arrived.
+     * 1 only after start_expert_weight_transfer succeeded and all messages have arrived. A model that
+     * spreads tokens by weight takes plan->replica_weights with the switch, as version 0.
      */
     void (*update_expert_weight)(void *context, const struct eplb_layer_plan *plan, int commit);
+    /**
+     * New weights for the replicas of the layer's present placement: the share of expert e's tokens that
+     * slot p gets is weights[p] / EPLB_WEIGHT_UNIT. Called in start_step, in the forward's thread; the
+     * forward that follows is the first one under them, on all ranks. Copies what it needs; cannot fail;
+     * never blocks. Optional: without it every weight update is ignored, and the versions stay 0.
+     *
+     * @param layer      layer row
+     * @param generation of the placement that the layer runs
+     * @param version    above the one before it; dispatches carry both
+     * @param weights    [num_slots], each > 0, adding up to the unit per expert; valid until it returns
+     */
+    void (*update_replica_weights)(void *context, int32_t layer, uint64_t generation, uint64_t version,
+                                   const int32_t *weights);
 };
 
 #ifdef __cplusplus

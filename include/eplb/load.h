@@ -188,8 +188,10 @@ struct eplb_rank_report {
     const int64_t *prefix;
     /** [num_layers] generation of each layer's placement that the forward ran under. */
     const uint64_t *generations;
-    int32_t num_layers;     /**< Layers that the two arrays have, as the report declares. */
+    int32_t num_layers;     /**< Layers that the arrays have, as the report declares. */
     int32_t slots_per_rank; /**< Slots per layer that prefix has, as the report declares. */
+    /** [num_layers] version of the replica weights likewise; NULL: all 0. */
+    const uint64_t *weight_versions;
 };
 
 /** The reports of one forward, EP rank r at ranks[r]. Borrowed. */
@@ -207,12 +209,13 @@ struct eplb_sample_result {
 
 /** One window. Owned by the aggregator. */
 struct eplb_window {
-    size_t size;                 /**< sizeof(struct eplb_window) of the library. */
-    const int64_t *logical;      /**< [num_layers][num_experts], each in [0, EPLB_MAX_LOAD]. */
-    const int64_t *physical;     /**< [num_layers][ep_size][slots_per_rank], measured under expert_ids. */
-    const int32_t *expert_ids;   /**< [num_layers][ep_size][slots_per_rank], the active table. */
-    const uint64_t *generations; /**< [num_layers] generation of the active table. */
-    uint64_t num_samples;        /**< Samples taken in this window. */
+    size_t size;                     /**< sizeof(struct eplb_window) of the library. */
+    const int64_t *logical;          /**< [num_layers][num_experts], each in [0, EPLB_MAX_LOAD]. */
+    const int64_t *physical;         /**< [num_layers][ep_size][slots_per_rank], measured under expert_ids. */
+    const int32_t *expert_ids;       /**< [num_layers][ep_size][slots_per_rank], the active table. */
+    const uint64_t *generations;     /**< [num_layers] generation of the active table. */
+    uint64_t num_samples;            /**< Samples taken in this window. */
+    const uint64_t *weight_versions; /**< [num_layers] version of the weights that physical belongs to. */
 };
 
 /** What became of all samples so far. Owned by the aggregator. */
@@ -228,9 +231,9 @@ struct eplb_sample_counters {
  * clock and starts no thread.
  *
  * Not thread-safe: add, commit, close and the open window belong to one thread. One thing may
- * overlap with it: another thread may read what eplb_aggregator_closed and eplb_aggregator_history
- * give while the owner adds and commits. It must have begun after the close that made the window
- * (the host hands the window over) and have ended before the next close.
+ * overlap with it: another thread may read what eplb_aggregator_closed, eplb_aggregator_history and
+ * eplb_aggregator_part give while the owner adds and commits. It must have begun after the close that made
+ * the window (the host hands the window over) and have ended before the next close.
  */
 struct eplb_aggregator;
 
@@ -270,7 +273,9 @@ EPLB_API void eplb_aggregator_destroy(struct eplb_aggregator *aggregator);
  * A layer whose forward ran under the active generation adds to the logical and the physical load;
  * one under an older generation that is kept adds to the logical load, through its own table, and
  * not to the physical; one under an older generation than those, or above the active one, adds
- * nothing. Samples are added before the commits that the same outputs bring.
+ * nothing. The physical load is that of one version of the replica weights: the first sample of a higher
+ * version restarts it, and one of a lower version adds to the logical load only. Samples are added before
+ * the commits that the same outputs bring.
  *
  * @param sample the reports of all ranks
  * @param result receives what became of it, when EPLB_OK is returned
@@ -278,16 +283,16 @@ EPLB_API void eplb_aggregator_destroy(struct eplb_aggregator *aggregator);
  *         size, missing generations, a negative or falling prefix, or a count that would carry the
  *         window past EPLB_MAX_LOAD; nothing changed but the counter of refusals, and the sentence,
  *         which names rank and layer, went to the sink as one warning. EPLB_INCONSISTENT: two ranks
- *         ran the forward under different generations of a layer; nothing changed, and the run must
- *         stop with the sentence, which names the layer and both ranks. Ranks that lack do not hide
- *         a refusal of the others' sizes or a disagreement between the others
+ *         ran the forward under different generations or weight versions of a layer; nothing changed, and the
+ * run must stop with the sentence, which names the layer and both ranks. Ranks that lack do not hide a
+ * refusal of the others' sizes or a disagreement between the others
  */
 EPLB_API enum eplb_status eplb_aggregator_add(struct eplb_aggregator *aggregator,
                                               const struct eplb_sample *sample,
                                               struct eplb_sample_result *result, struct eplb_error *error);
 
 /**
- * Compares the generations of a forward whose counts do not matter (graph warm-up).
+ * Compares the generations and weight versions of a forward whose counts do not matter (graph warm-up).
  *
  * @return EPLB_OK; EPLB_INCONSISTENT as eplb_aggregator_add. Nothing changes
  */
@@ -297,8 +302,8 @@ EPLB_API enum eplb_status eplb_aggregator_check_generations(const struct eplb_ag
 
 /**
  * Makes a new placement of one layer the active one: its generation grows by one, the old table
- * stays for samples that are still on their way, and the layer's physical load of the open window
- * restarts at zero. The logical load and the closed windows stay.
+ * stays for samples that are still on their way, its weights' version is 0, and the layer's physical load
+ * of the open window restarts at zero. The logical load and the closed windows stay.
  *
  * @param layer      MoE layer, in [0, num_layers)
  * @param expert_ids [ep_size][slots_per_rank]; copied
@@ -336,6 +341,43 @@ EPLB_API int32_t eplb_aggregator_history_length(const struct eplb_aggregator *ag
  */
 EPLB_API const int64_t *eplb_aggregator_history(const struct eplb_aggregator *aggregator, int32_t window,
                                                 int32_t layer);
+
+/** Most pieces that a window is kept in. */
+#define EPLB_WINDOW_PARTS 16
+
+/**
+ * Pieces of the window closed last, at most EPLB_WINDOW_PARTS; 0 when it has no sample. All but the newest
+ * have the same number of samples, a power of two; together they are the window's logical load.
+ */
+EPLB_API int32_t eplb_aggregator_num_parts(const struct eplb_aggregator *aggregator);
+
+/**
+ * The logical load of one piece of the window closed last.
+ *
+ * @param part from 0, the oldest, to num_parts - 1
+ * @return [num_layers][num_experts], unchanged until the next close; NULL when part is out of range
+ */
+EPLB_API const int64_t *eplb_aggregator_part(const struct eplb_aggregator *aggregator, int32_t part);
+
+/** Largest decay of the recent load. */
+#define EPLB_MAX_RECENT_DECAY 0.999
+
+/**
+ * Keeps the recent load from now on: each sample leaves `decay` of it and adds its own counts, whatever
+ * windows are closed or layers committed.
+ *
+ * @param decay in [0, EPLB_MAX_RECENT_DECAY]
+ * @return EPLB_OK; EPLB_INVALID, nothing changed, for any other decay
+ */
+EPLB_API enum eplb_status eplb_aggregator_keep_recent(struct eplb_aggregator *aggregator, double decay,
+                                                      struct eplb_error *error);
+
+/**
+ * The recent load [num_layers][num_experts] in units of 1 / 256 rows, each at most 2^46; a sample's count of
+ * a slot is taken as 2^26 rows at most. All zero before the first sample, or when it is not kept. Owned by
+ * the aggregator; it changes with every add.
+ */
+EPLB_API const int64_t *eplb_aggregator_recent(const struct eplb_aggregator *aggregator);
 
 /** What became of all samples so far; it changes with every add. The pointer is valid until destroy. */
 EPLB_API const struct eplb_sample_counters *eplb_aggregator_counters(

@@ -7,8 +7,8 @@
  * The engine calls eplb_manager_submit before it hands a forward to the workers, and passes the
  * command that it gets along with the forward's input to every rank; eplb_manager_outputs when all
  * outputs of a forward are there; eplb_manager_dropped for a forward that was submitted and will
- * not be run. Policies run in a thread of the manager's own, outside the lock that these calls
- * take. docs/PROTOCOL.md tells the protocol.
+ * not be run. Policies run in a thread of the manager's own, and weights are solved in another, both
+ * outside the lock that these calls take. docs/PROTOCOL.md tells the protocol.
  */
 #ifndef EPLB_MANAGER_H
 #define EPLB_MANAGER_H
@@ -21,6 +21,7 @@
 #include "eplb/log.h"
 #include "eplb/placement.h"
 #include "eplb/policy.h"
+#include "eplb/routing.h"
 #include "eplb/status.h"
 #include "eplb/wire.h"
 
@@ -48,7 +49,16 @@ struct eplb_manager_params {
     uint64_t first_seq;                /**< Number of the first forward; default 1. */
     const int32_t *initial; /**< Legal table [L][R][K] that the workers run; NULL: the initial placement. */
     const uint64_t *generations;     /**< Its generations, [L], as living workers have them; NULL: all 0. */
+    const uint64_t *weight_versions; /**< Versions of its replica weights, [L], likewise; NULL: all 0. */
+    const int32_t *initial_weights;  /**< Its replica weights [L][R][K], likewise; NULL: equal ones. */
     const int32_t *layer_ids;        /**< Names of the layers in messages, [L]; NULL: 0, 1, ... */
+    enum eplb_replica_routing replica_routing; /**< How the workers route; default static. Says how the gate
+                                                    judges, and whether commands carry weights: from
+                                                    `weighted` on with tables, `adaptive` updates too. */
+    double weights_decay;            /**< adaptive: what a further sample leaves of the recent load, in [0,
+                                          EPLB_MAX_RECENT_DECAY]; default 0.97. */
+    int32_t solve_budget_us;         /**< adaptive: most time that solving all layers once takes, > 0, in
+                                          microseconds; layers not reached wait; default 20000. */
     int64_t expert_bytes;            /**< Bytes of one expert, for the metric of moved bytes; default 0. */
     struct eplb_metrics *metrics;    /**< Counted into; outlives the manager; NULL: no metrics. */
     const struct eplb_group *group;  /**< For the decision record only; outlives the manager. No default. */
@@ -86,7 +96,7 @@ struct eplb_forward {
 EPLB_API enum eplb_status eplb_manager_create(const struct eplb_manager_params *params,
                                               struct eplb_manager **manager, struct eplb_error *error);
 
-/** Stops and frees the manager. A policy run under way is waited for. NULL is allowed. */
+/** Stops and frees the manager. A policy run or a solve under way is waited for. NULL is allowed. */
 EPLB_API void eplb_manager_destroy(struct eplb_manager *manager);
 
 /**
@@ -148,6 +158,7 @@ struct eplb_manager_status {
     uint64_t layers_published;                     /**< Layers that passed the gate. */
     uint64_t layers_committed;                     /**< Layers that switched. */
     uint64_t layers_aborted;                       /**< Layers given up, for whatever reason. */
+    uint64_t weight_solves, weight_updates;        /**< Solves begun; weight updates handed out. */
     uint64_t layers_timed_out;                     /**< Of these, by the prepare timeout. */
     uint64_t slots_moved;                          /**< Slots that commits gave another expert. */
     uint64_t slots_sent; /**< Of these, those whose weights came from another rank. */
@@ -168,12 +179,13 @@ EPLB_API uint64_t eplb_manager_placement(struct eplb_manager *manager, int32_t l
 
 /** What the manager's core is told. Values are stable. */
 enum eplb_manager_event_type {
-    EPLB_MANAGER_SUBMIT = 0,      /**< The forward `seq` is about to be handed out: asks for its command. */
-    EPLB_MANAGER_DROPPED = 1,     /**< `seq` will not be run; no rank was given it. */
-    EPLB_MANAGER_OUTPUTS = 2,     /**< `seq` came back. */
-    EPLB_MANAGER_POLICY_DONE = 3, /**< The policy run ended with `status`. */
-    EPLB_MANAGER_RANK_DEAD = 4,   /**< `rank` is dead. */
-    EPLB_MANAGER_TICK = 5,        /**< Nothing but the time. */
+    EPLB_MANAGER_SUBMIT = 0,       /**< The forward `seq` is about to be handed out: asks for its command. */
+    EPLB_MANAGER_DROPPED = 1,      /**< `seq` will not be run; no rank was given it. */
+    EPLB_MANAGER_OUTPUTS = 2,      /**< `seq` came back. */
+    EPLB_MANAGER_POLICY_DONE = 3,  /**< The policy run ended with `status`. */
+    EPLB_MANAGER_RANK_DEAD = 4,    /**< `rank` is dead. */
+    EPLB_MANAGER_TICK = 5,         /**< Nothing but the time. */
+    EPLB_MANAGER_WEIGHTS_DONE = 6, /**< Weights were solved. */
 };
 
 /** One event. What is not of its type is 0. Arrays are borrowed. */
@@ -190,17 +202,21 @@ struct eplb_manager_event {
     int32_t rank;                             /**< RANK_DEAD. */
     const struct eplb_benefit *benefits;      /**< POLICY_DONE, for observers: the verdicts [num_layers]. */
     const int32_t *candidates;                /**< POLICY_DONE, for observers: [num_layers][num_slots]. */
+    const struct eplb_weight_update *weights; /**< WEIGHTS_DONE: [num_weights], the worst layer first; the
+                                                   core gives the version, it is 0 here. */
+    int32_t num_weights;                      /**< WEIGHTS_DONE. */
 };
 
 /** What the core asks for or tells. Values are stable. */
 enum eplb_manager_action_type {
-    EPLB_MANAGER_COMMAND = 0,      /**< Hand out `command` with the forward. */
-    EPLB_MANAGER_OPEN_RECORD = 1,  /**< Open the decision record of `token`, before the command goes out. */
-    EPLB_MANAGER_ABORT_RECORD = 2, /**< Abort it unless decided. */
-    EPLB_MANAGER_RUN_POLICY = 3,   /**< Run the policy outside locks; POLICY_DONE tells its end. */
-    EPLB_MANAGER_COMMITTED = 4,    /**< `layer` runs the new placement from `generation` on. */
-    EPLB_MANAGER_ABORTED = 5,      /**< `layer` was given up in this round: `why`. */
-    EPLB_MANAGER_STOP = 6,         /**< The run must end: `error`. */
+    EPLB_MANAGER_COMMAND = 0,       /**< Hand out `command` with the forward. */
+    EPLB_MANAGER_OPEN_RECORD = 1,   /**< Open the decision record of `token`, before the command goes out. */
+    EPLB_MANAGER_ABORT_RECORD = 2,  /**< Abort it unless decided. */
+    EPLB_MANAGER_RUN_POLICY = 3,    /**< Run the policy outside locks; POLICY_DONE tells its end. */
+    EPLB_MANAGER_COMMITTED = 4,     /**< `layer` runs the new placement from `generation` on. */
+    EPLB_MANAGER_ABORTED = 5,       /**< `layer` was given up in this round: `why`. */
+    EPLB_MANAGER_STOP = 6,          /**< The run must end: `error`. */
+    EPLB_MANAGER_SOLVE_WEIGHTS = 7, /**< Solve weights outside locks; WEIGHTS_DONE tells them. */
 };
 
 /** Why a layer was given up. Values are stable. */

@@ -128,6 +128,7 @@ struct eplb_layer_plan {
     struct eplb_move *moves;         /**< [num_moves] changed slots of all ranks, ascending. */
     int32_t num_moves;
     int32_t num_local_changes; /**< Of these, slots of this rank. */
+    int32_t *replica_weights;  /**< [num_slots] shares of the new table's slots, in force with it. */
 };
 
 /**

@@ -85,6 +85,11 @@ struct eplb_options {
     char process_group[EPLB_OPTION_TEXT];     /**< "shm", the only one yet; runtime. */
     int32_t rank_silence_timeout_seconds;     /**< 30; > eplb_transfer_timeout_seconds; runtime. */
     int64_t memory_limit;                     /**< 0: none; bytes of one rank; runtime. */
+
+    char eplb_replica_routing[EPLB_OPTION_TEXT]; /**< "static"; see eplb_replica_routing_parse; manager. */
+    int32_t eplb_cost_per_active_slot;           /**< 0; >= 0; runtime. */
+    int32_t eplb_cost_per_token;                 /**< 1; >= 1; runtime. */
+    char node_of_rank[EPLB_OPTION_PATH];         /**< "": one node; a list, see the manual page; runtime. */
 };
 
 /**

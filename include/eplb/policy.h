@@ -16,6 +16,7 @@
 
 #include "eplb/log.h"
 #include "eplb/placement.h"
+#include "eplb/routing.h"
 #include "eplb/status.h"
 
 #ifdef __cplusplus
@@ -87,12 +88,19 @@ struct eplb_policy_choice {
 };
 
 /**
- * Finds a policy by the text of eplb_policy_kind, ignoring case: `balanced`, `greedy`, and the
- * historical names flat, deepseek_flat, deepseek-flat, hier, hierarchical, deepseek_hier and
+ * Finds a policy by the text of eplb_policy_kind, ignoring case: `balanced`, `greedy`, `robust`,
+ * and the historical names flat, deepseek_flat, deepseek-flat, hier, hierarchical, deepseek_hier and
  * deepseek-hier, which mean balanced. Any other text means greedy. Thread-safe.
  *
- * A layer costs either policy O(E + C log E) for the copies, O(P log P) for sorting, and for packing
+ * A layer costs balanced and greedy O(E + C log E) for the copies, O(P log P) for sorting, and for packing
  * O(P * (R + K)) on most loads, O(P * R * K) at worst.
+ *
+ * robust makes the placement whose best split (eplb_best_split) is best over 64 scenarios of the coming
+ * window, drawn from load, parts and history with the same random numbers for every problem: copies that
+ * join as many ranks as possible, then a search of at most 1200 moves led by the densest rank sets; no clock.
+ * It starts from the active placement, at a price per moved slot, unless that is far off. Weights of the
+ * present window's best split come with it. Above 512 ranks it only constructs. At most 64 flows on ranks
+ * and shared experts for each eighth move; O(P * R + E log E) for the construction.
  */
 EPLB_API struct eplb_policy_choice eplb_policy_find(const char *kind);
 
@@ -122,6 +130,29 @@ struct eplb_benefit {
 EPLB_API struct eplb_benefit eplb_gate(const struct eplb_shape *shape, const int32_t *active,
                                        const int32_t *candidate, const int64_t *logical,
                                        const int64_t *physical, double threshold, int32_t *scratch);
+
+/** What the gate is told of how tokens are routed. */
+struct eplb_gate_routing {
+    enum eplb_replica_routing
+        routing;            /**< From `weighted` on the candidate is judged as it will be routed. */
+    const int32_t *weights; /**< weighted: the candidate's [R][K], as eplb_weights_check allows. */
+};
+
+/** Bytes of scratch memory that eplb_gate_routed needs for a shape, aligned to 64. */
+EPLB_API size_t eplb_gate_routed_scratch(const struct eplb_shape *shape);
+
+/**
+ * The gate for a replica routing. `static` and `local`: eplb_gate. `weighted`: the candidate's peak is that
+ * by its weights. `adaptive` and `batch`: it is that of the candidate's best split of the logical load, and
+ * the current peak is the smaller one of the measured peak and of the active placement's best split, so that
+ * what new weights repair is not migrated. Else as eplb_gate.
+ *
+ * @param scratch eplb_gate_routed_scratch(shape) bytes, aligned to 64
+ */
+EPLB_API struct eplb_benefit eplb_gate_routed(const struct eplb_shape *shape,
+                                              const struct eplb_gate_routing *routing, const int32_t *active,
+                                              const int32_t *candidate, const int64_t *logical,
+                                              const int64_t *physical, double threshold, void *scratch);
 
 /** What moving weights costs and when that counts. All zero: unknown, nothing is judged by it. */
 struct eplb_migration_cost {
@@ -183,6 +214,7 @@ struct eplb_planner_params {
     const int32_t *initial;               /**< Legal table [L][R][K], copied; NULL: the initial placement. */
     const struct eplb_log_sink *log; /**< Takes one "EPLB placement benefit" line per layer; NULL: none. */
     const int32_t *layer_ids;        /**< Names of the layers in messages, [L], copied; NULL: 0, 1, ... */
+    enum eplb_replica_routing replica_routing; /**< What the gate judges for; default static. */
 };
 
 /** Writes the defaults. */
@@ -209,6 +241,33 @@ EPLB_API enum eplb_status eplb_planner_create(const struct eplb_planner_params *
 /** Frees a planner; NULL is allowed. */
 EPLB_API void eplb_planner_destroy(struct eplb_planner *planner);
 
+/** Most windows of the past, and most pieces of the present one, that a policy is told. */
+#define EPLB_MAX_POLICY_WINDOWS 16
+
+/** What a policy run is told of the load. Set by eplb_planner_loads_init, then filled. Everything is
+ * borrowed. */
+struct eplb_planner_loads {
+    size_t size;             /**< sizeof(struct eplb_planner_loads). */
+    const int64_t *logical;  /**< [L][E]; NULL: no window yet, nothing is published. */
+    const int64_t *physical; /**< [L][R][K] measured under the active table; NULL: not measured. */
+    const int64_t *history[EPLB_MAX_POLICY_WINDOWS]; /**< [L][E] each: windows before this, oldest first. */
+    int32_t num_history;                             /**< 0 to EPLB_MAX_POLICY_WINDOWS. */
+    const int64_t *parts[EPLB_MAX_POLICY_WINDOWS];   /**< [L][E] each: the window in pieces, oldest first. */
+    int32_t num_parts;                               /**< 0 to EPLB_MAX_POLICY_WINDOWS; 0: unknown. */
+};
+
+/** No load. */
+EPLB_API void eplb_planner_loads_init(struct eplb_planner_loads *loads);
+
+/**
+ * eplb_planner_rebalance with all that is known of the load: the policy is told history and parts.
+ *
+ * @return as eplb_planner_rebalance; EPLB_INVALID also when a number of windows is out of range or a load of
+ *         the history or the parts is (nothing changes)
+ */
+EPLB_API enum eplb_status eplb_planner_plan(struct eplb_planner *planner,
+                                            const struct eplb_planner_loads *loads, struct eplb_error *error);
+
 /**
  * One policy run over all layers: proposes candidates and passes each through the gate.
  *
@@ -231,8 +290,8 @@ EPLB_API const int32_t *eplb_planner_active(const struct eplb_planner *planner);
 EPLB_API const int32_t *eplb_planner_candidates(const struct eplb_planner *planner);
 
 /**
- * The weights that came with the candidates, [L][R][K], in units of 1 / EPLB_WEIGHT_UNIT; equal ones where
- * the policy gave none.
+ * The weights that came with the candidates, [L][R][K], in units of 1 / EPLB_WEIGHT_UNIT. Where the policy
+ * gave none: those of the window's best split when the routing is `weighted` or `adaptive`, else equal ones.
  */
 EPLB_API const int32_t *eplb_planner_weights(const struct eplb_planner *planner);
 

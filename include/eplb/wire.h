@@ -40,7 +40,21 @@ struct eplb_activation_token {
 /** The layer field of a command that names no layer. */
 #define EPLB_NO_LAYER (-1)
 
-/** EplbInfo: the command of one forward, the same for all ranks. Never names one layer twice. */
+/** Most weight updates that one command carries. */
+#define EPLB_MAX_WEIGHT_UPDATES 8
+
+/** New weights for the replicas of a layer's present placement. Nothing moves. */
+struct eplb_weight_update {
+    int32_t layer;       /**< Layer row. */
+    uint64_t generation; /**< Of the placement that the weights are for: a worker of another ignores them. */
+    uint64_t version;    /**< >= 1, rising within the generation: a worker ignores one not above its own. */
+    const int32_t *weights; /**< [num_slots] as eplb_weights_check allows for that placement; borrowed. */
+};
+
+/**
+ * EplbInfo: the command of one forward, the same for all ranks. Never prepares and activates one layer,
+ * never updates the weights of a layer twice, nor of the one that it activates.
+ */
 struct eplb_command {
     size_t size;                             /**< sizeof(struct eplb_command). */
     uint64_t seq;                            /**< Number of the forward, >= 1. */
@@ -53,6 +67,10 @@ struct eplb_command {
     int32_t update_layer_id;   /**< Layer row to activate, or EPLB_NO_LAYER. */
     struct eplb_activation_token activation_token;  /**< Its token; 0 when there is none. */
     struct eplb_prepare_token update_prepare_token; /**< The prepare that this activation completes. */
+    const int32_t *replica_weights; /**< First weights [num_expert_ids] of the new table, borrowed, in force
+                                         from the switch on; NULL: equal ones. */
+    int32_t num_weight_updates;     /**< 0 to EPLB_MAX_WEIGHT_UPDATES. */
+    struct eplb_weight_update weight_updates[EPLB_MAX_WEIGHT_UPDATES]; /**< The first ones are used. */
 };
 
 /** Makes the empty command of a forward. */
@@ -77,20 +95,21 @@ enum eplb_activation_outcome {
  * Why a prepare failed or an activation was kept: REASON(name, value, text). Values are stable; 11 is
  * not used.
  */
-#define EPLB_REASON_MAP(REASON)                                      \
-    REASON(NONE, 0, "none")                                          \
-    REASON(WRONG_LENGTH, 1, "the table has another length")          \
-    REASON(ILLEGAL_TABLE, 2, "the table is not legal")               \
-    REASON(WRONG_LAYER, 3, "there is no such layer")                 \
-    REASON(BASE_GENERATION, 4, "the worker runs another generation") \
-    REASON(BASE_HASH, 5, "the worker runs another table")            \
-    REASON(HOOK_FAILED, 6, "a model hook failed")                    \
-    REASON(NO_PLAN, 7, "the worker does not hold the plan")          \
-    REASON(TRANSFER_FAILED, 8, "a transfer failed")                  \
-    REASON(DEADLINE, 9, "the transfer timeout passed")               \
-    REASON(ABORTED_BY_ANOTHER, 10, "another aborted the record")     \
-    REASON(STEP_ABORTED, 12, "the forward was given up")             \
-    REASON(STORAGE_CHANGED, 13, "a registered tensor moved or changed its size")
+#define EPLB_REASON_MAP(REASON)                                                  \
+    REASON(NONE, 0, "none")                                                      \
+    REASON(WRONG_LENGTH, 1, "the table has another length")                      \
+    REASON(ILLEGAL_TABLE, 2, "the table is not legal")                           \
+    REASON(WRONG_LAYER, 3, "there is no such layer")                             \
+    REASON(BASE_GENERATION, 4, "the worker runs another generation")             \
+    REASON(BASE_HASH, 5, "the worker runs another table")                        \
+    REASON(HOOK_FAILED, 6, "a model hook failed")                                \
+    REASON(NO_PLAN, 7, "the worker does not hold the plan")                      \
+    REASON(TRANSFER_FAILED, 8, "a transfer failed")                              \
+    REASON(DEADLINE, 9, "the transfer timeout passed")                           \
+    REASON(ABORTED_BY_ANOTHER, 10, "another aborted the record")                 \
+    REASON(STEP_ABORTED, 12, "the forward was given up")                         \
+    REASON(STORAGE_CHANGED, 13, "a registered tensor moved or changed its size") \
+    REASON(ILLEGAL_WEIGHTS, 14, "the replica weights are not legal")
 
 /** Why something failed; EPLB_REASON_NONE when nothing did. */
 enum eplb_reason {
@@ -122,7 +141,12 @@ struct eplb_worker_output {
     const int64_t *prefix;       /**< [num_layers][slots_per_rank] inclusive prefix sums, borrowed. */
     const uint64_t *generations; /**< [num_layers] generation each layer's forward ran under, borrowed. */
     struct eplb_worker_levels levels; /**< State after the forward. */
+    const uint64_t *weight_versions;  /**< [num_layers] version of the replica weights each layer's forward
+                                           ran under, borrowed; NULL: all 0. */
 };
+
+/** Rows of num_slots numbers that a command has at most: table, first weights, weight updates. */
+#define EPLB_COMMAND_ROWS (2 + EPLB_MAX_WEIGHT_UPDATES)
 
 /** Bytes of an encoded command for a shape. */
 EPLB_API size_t eplb_command_bytes(const struct eplb_shape *shape);
@@ -135,18 +159,20 @@ EPLB_API void eplb_command_encode(const struct eplb_shape *shape, const struct e
                                   void *bytes);
 
 /**
- * Decodes and checks a record: every layer exists and has its token, none is named twice, the table
- * is legal, and what is not used is zero, so that every command has one record only. `bytes` must
- * not change meanwhile: copy a record out of memory that a peer can write.
+ * Decodes and checks a record: every layer exists and has its token, none is named twice, table and
+ * first weights are legal, every weight of an update is 1 to EPLB_WEIGHT_UNIT (what they add up to
+ * depends on a placement that the record does not have: the worker checks that), and what is not used
+ * is zero, so that every command has one record only. `bytes` must not change meanwhile: copy a record
+ * out of memory that a peer can write.
  *
- * @param bytes      eplb_command_bytes(shape) bytes, any content, not aligned
- * @param expert_ids room for num_slots; command->expert_ids points there when there is a prepare.
- *                   Overwritten also when the record is refused
- * @param command    written on success only
+ * @param bytes   eplb_command_bytes(shape) bytes, any content, not aligned
+ * @param room    [EPLB_COMMAND_ROWS][num_slots]; the arrays of `command` point there. Overwritten also
+ *                when the record is refused
+ * @param command written on success only
  * @return EPLB_OK; EPLB_INVALID with a sentence that names the field
  */
 EPLB_API enum eplb_status eplb_command_decode(const struct eplb_shape *shape, const void *bytes,
-                                              int32_t *expert_ids, struct eplb_command *command,
+                                              int32_t *room, struct eplb_command *command,
                                               struct eplb_error *error);
 
 /** Bytes of an encoded output for a shape. */
@@ -157,17 +183,19 @@ EPLB_API void eplb_worker_output_encode(const struct eplb_shape *shape,
                                         const struct eplb_worker_output *output, void *bytes);
 
 /**
- * Decodes and checks a record: sizes, states and reasons are known and fit their tokens. Counts and
- * generations are taken as they are: the aggregator and the manager judge them. As eplb_command_decode;
- * here every result is written on success only.
+ * Decodes and checks a record: sizes, states and reasons are known and fit their tokens. Counts,
+ * generations and versions are taken as they are: the aggregator and the manager judge them. As
+ * eplb_command_decode; here every result is written on success only.
  *
- * @param bytes       eplb_worker_output_bytes(shape) bytes, any content, not aligned
- * @param prefix      room for [num_layers][slots_per_rank]
- * @param generations room for [num_layers]
+ * @param bytes           eplb_worker_output_bytes(shape) bytes, any content, not aligned
+ * @param prefix          room for [num_layers][slots_per_rank]
+ * @param generations     room for [num_layers]
+ * @param weight_versions room for [num_layers]
  * @return EPLB_OK; EPLB_INVALID with a sentence that names the field
  */
 EPLB_API enum eplb_status eplb_worker_output_decode(const struct eplb_shape *shape, const void *bytes,
                                                     int64_t *prefix, uint64_t *generations,
+                                                    uint64_t *weight_versions,
                                                     struct eplb_worker_output *output,
                                                     struct eplb_error *error);
 

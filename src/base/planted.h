@@ -21,7 +21,12 @@
     BUG(DEATH_ABORTS_DECIDED, "manager: a dead rank aborts an activation whose record is committed")      \
     BUG(KEEP_BY_OWN_CLOCK, "migrate: a rank keeps the old placement when its own deadline passes")        \
     BUG(DROPPED_AFTER_ABORT, "manager: a dropped command's activation is handed out after its abort")     \
-    BUG(PREPARE_BEFORE_ACTIVATION, "executor: a command's prepare is taken before its activation")
+    BUG(PREPARE_BEFORE_ACTIVATION, "executor: a command's prepare is taken before its activation")        \
+    BUG(WINDOW_OF_TWO_VERSIONS, "load: the physical window is not restarted at a higher weight version")  \
+    BUG(WEIGHTS_OF_ANOTHER_GENERATION, "executor: a weight update of another generation is applied")      \
+    BUG(VERSION_NOT_RESET, "executor: a switch does not restart the versions of the weights")             \
+    BUG(OLDER_WEIGHTS_RESENT, "manager: a dropped weight update comes again after a newer one")           \
+    BUG(WEIGHTS_DURING_ACTIVATION, "manager: weights are sent for a layer that is activating")
 
 #if EPLB_TEST_BUILD
 

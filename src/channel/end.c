@@ -29,8 +29,10 @@ static struct eplb_channel *layout(struct eplb_arena *arena, const struct eplb_c
     if (engine) {
         parts.prefix = eplb_arena_take(arena, layers * (size_t)shape->slots_per_rank, sizeof *parts.prefix);
         parts.generations = eplb_arena_take(arena, layers, sizeof *parts.generations);
+        parts.weight_versions = eplb_arena_take(arena, layers, sizeof *parts.weight_versions);
     } else {
-        parts.expert_ids = eplb_arena_take(arena, (size_t)shape->num_slots, sizeof *parts.expert_ids);
+        parts.command_rows =
+            eplb_arena_take(arena, EPLB_COMMAND_ROWS * (size_t)shape->num_slots, sizeof *parts.command_rows);
     }
     /* Last, because its length comes from a peer: a tool that watches the block's end sees a mistake. */
     parts.body = eplb_arena_take(arena, engine ? limits->max_result_bytes : limits->max_input_bytes, 1);

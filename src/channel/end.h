@@ -43,10 +43,11 @@ struct eplb_channel {
     /* Copies out of shared memory. */
     unsigned char *setup;
     unsigned char *record;
-    int32_t *expert_ids;   /* [num_slots], the worker's */
-    int64_t *prefix;       /* [num_layers][slots_per_rank], the engine's */
-    uint64_t *generations; /* [num_layers], the engine's */
-    unsigned char *body;   /* an input or a result */
+    int32_t *command_rows;     /* [EPLB_COMMAND_ROWS][num_slots], the worker's */
+    int64_t *prefix;           /* [num_layers][slots_per_rank], the engine's */
+    uint64_t *generations;     /* [num_layers], the engine's */
+    uint64_t *weight_versions; /* [num_layers], the engine's */
+    unsigned char *body;       /* an input or a result */
 };
 
 /**

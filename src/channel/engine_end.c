@@ -67,7 +67,7 @@ static enum eplb_status take_reply(struct eplb_channel *channel, const struct ep
                   " bytes; allowed is 0 to %zu",
                   limits->ep_rank, seq, bytes, limits->max_result_bytes);
     if (eplb_worker_output_decode(&limits->shape, channel->record, channel->prefix, channel->generations,
-                                  &taken.output, &why) != EPLB_OK)
+                                  channel->weight_versions, &taken.output, &why) != EPLB_OK)
         EPLB_FAIL(EPLB_INVALID, "reply of rank %d to forward %" PRIu64 ": %s", limits->ep_rank, seq,
                   why.text);
     if (taken.output.ep_rank != limits->ep_rank)

@@ -21,7 +21,7 @@ static enum eplb_status take_request(struct eplb_channel *channel, const struct 
                   " bytes; allowed is 0 to %zu",
                   limits->ep_rank, channel->last_seq, bytes, limits->max_input_bytes);
     EPLB_TRY(
-        eplb_command_decode(&limits->shape, channel->record, channel->expert_ids, &taken.command, error));
+        eplb_command_decode(&limits->shape, channel->record, channel->command_rows, &taken.command, error));
     if (taken.command.seq <= channel->last_seq)
         EPLB_FAIL(EPLB_INVALID, "rank %d: the seq after forward %" PRIu64 " is %" PRIu64 "; it must rise",
                   limits->ep_rank, channel->last_seq, taken.command.seq);

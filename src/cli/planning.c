@@ -111,12 +111,22 @@ static int32_t row_of(const int32_t *layer_ids, int32_t num_layers, int32_t id)
     return -1;
 }
 
+/** A layer's weights, where the file has them and somebody wants them. */
+static void take_weights(const struct eplb_placement_file *given, int32_t row,
+                         const struct eplb_planning_tables *tables, int32_t layer)
+{
+    size_t slots = (size_t)tables->shape->num_slots;
+    if (given->weights != NULL && tables->weights != NULL)
+        memcpy(tables->weights + (size_t)layer * slots, given->weights + (size_t)row * slots,
+               slots * sizeof *given->weights);
+}
+
 static void take_layers(const char *path, const struct eplb_placement_file *given,
                         const struct eplb_planning_tables *tables)
 {
     int32_t num_layers = tables->shape->num_layers;
     size_t slots = (size_t)tables->shape->num_slots;
-    if (given->weights != NULL)
+    if (given->weights != NULL && tables->weights == NULL)
         eplb_cli_warn("%s has weights%s", eplb_input_name(path), tables->weights_remark);
     for (int32_t row = 0; row < given->shape.num_layers; row++)
         if (row_of(tables->layer_ids, num_layers, given->layer_ids[row]) < 0)
@@ -125,12 +135,14 @@ static void take_layers(const char *path, const struct eplb_placement_file *give
     for (int32_t layer = 0; layer < num_layers; layer++) {
         int32_t id = tables->layer_ids == NULL ? layer : tables->layer_ids[layer];
         int32_t row = eplb_placement_file_row(given, id);
-        if (row < 0)
+        if (row < 0) {
             eplb_cli_warn("%s has no layer %d; it starts from the initial placement", eplb_input_name(path),
                           id);
-        else
-            memcpy(tables->expert_ids + (size_t)layer * slots, given->expert_ids + (size_t)row * slots,
-                   slots * sizeof *given->expert_ids);
+            continue;
+        }
+        memcpy(tables->expert_ids + (size_t)layer * slots, given->expert_ids + (size_t)row * slots,
+               slots * sizeof *given->expert_ids);
+        take_weights(given, row, tables, layer);
     }
 }
 

@@ -46,8 +46,9 @@ struct eplb_planning_tables {
     const struct eplb_shape *shape;
     const int32_t *layer_ids;   /* [num_layers] as the file numbers layers; NULL: 0, 1, ... */
     const char *owner;          /* what has these layers: "load", "model" */
-    const char *weights_remark; /* what becomes of a file's weights, after "FILE has weights" */
+    const char *weights_remark; /* why a file's weights are not used, after "FILE has weights" */
     int32_t *expert_ids;        /* [num_layers][num_slots]; a layer that the file lacks stays as it is */
+    int32_t *weights;           /* the same of a file with weights; NULL: they are not used */
 };
 
 /**

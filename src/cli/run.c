@@ -288,6 +288,8 @@ static enum eplb_status summarise(struct run *run, enum eplb_status status, stru
     const struct eplb_run_summary summary = {.instance_name = options->instance_name,
                                              .policy = options->enable_eplb ? run->plan.policy->name : "none",
                                              .routing = run->config.own.routing,
+                                             .replica_routing =
+                                                 options->enable_eplb ? options->eplb_replica_routing : NULL,
                                              .interval = interval,
                                              .shape = run->plan.given.shape,
                                              .window_forwards = run->plan.window_forwards,

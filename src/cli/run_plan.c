@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "cli/model_file.h"
 #include "cli/planning.h"
+#include "config/number.h"
 #include "os/file.h"
 
 /* Where a run has no end, what changes with its time changes as if it had this many forwards. */
@@ -145,11 +146,76 @@ void eplb_run_plan_say_execution(const struct eplb_options *options, const struc
                                               "needs quantised weights"));
 }
 
+/** Reads the next number of a list, which ends with the text; -1 when there is none. */
+static int64_t next_number(const char **text)
+{
+    enum { MOST_DIGITS = 7 };
+    char digits[MOST_DIGITS + 1];
+    int64_t number;
+    size_t length = strspn(*text, "0123456789");
+    if (length < 1 || length > MOST_DIGITS)
+        return -1;
+    memcpy(digits, *text, length);
+    digits[length] = '\0';
+    *text += length;
+    if (**text == ',' && (*text)[1] != '\0')
+        ++*text;
+    else if (**text != '\0')
+        return -1;
+    return eplb_integer_read(digits, &number) ? number : -1;
+}
+
+static enum eplb_status refuse_nodes(const struct eplb_options *options, struct eplb_error *error)
+{
+    char source[EPLB_SOURCE_TEXT];
+    const char *list = options->node_of_rank;
+    eplb_source_text(eplb_options_source(options, "node_of_rank"), source);
+    EPLB_FAIL(EPLB_INVALID,
+              "option node_of_rank takes a node's number for each of the %" PRId32
+              " ranks, separated by commas, or one number above 0, the ranks of a node, all below 10^7; not "
+              "\"%s\" (%s)",
+              options->ep_size, eplb_quote(list, strlen(list)).text, source);
+}
+
+static enum eplb_status read_nodes(struct eplb_run_plan *plan, struct eplb_error *error)
+{
+    const struct eplb_options *options = &plan->config->options;
+    const char *text = options->node_of_rank;
+    int32_t ranks = options->ep_size;
+    int32_t count = 0;
+    if (*text == '\0')
+        return EPLB_OK;
+    plan->node_of_rank = calloc((size_t)ranks, sizeof *plan->node_of_rank);
+    if (plan->node_of_rank == NULL)
+        EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the nodes of %" PRId32 " ranks", ranks);
+    while (*text != '\0') {
+        int64_t number = next_number(&text);
+        if (number < 0 || count == ranks)
+            return refuse_nodes(options, error);
+        plan->node_of_rank[count++] = (int32_t)number;
+    }
+    int32_t per_node = plan->node_of_rank[0];
+    if (count != ranks && (count != 1 || per_node == 0))
+        return refuse_nodes(options, error);
+    for (int32_t rank = 0; count == 1 && per_node > 0 && rank < ranks; rank++)
+        plan->node_of_rank[rank] = rank / per_node;
+    return EPLB_OK;
+}
+
+static enum eplb_status read_replica_routing(struct eplb_run_plan *plan, struct eplb_error *error)
+{
+    const struct eplb_options *options = &plan->config->options;
+    EPLB_TRY(read_nodes(plan, error));
+    return options->enable_eplb
+               ? eplb_replica_routing_parse(options->eplb_replica_routing, &plan->replica_routing, error)
+               : EPLB_OK;
+}
+
 static enum eplb_status check_memory(struct eplb_run_plan *plan, struct eplb_error *error)
 {
     const struct eplb_config *config = plan->config;
-    EPLB_TRY(eplb_memory_plan_make(&plan->model, &plan->given.shape, plan->max_rows, plan->num_caches,
-                                   !config->options.enable_eplb, &plan->memory, error));
+    EPLB_TRY(eplb_memory_plan_make(&plan->model, &plan->given.shape, plan->replica_routing, plan->max_rows,
+                                   plan->num_caches, !config->options.enable_eplb, &plan->memory, error));
     const struct eplb_memory_plan *memory = &plan->memory;
     if (config->options.memory_limit > 0 && memory->total > config->options.memory_limit)
         EPLB_FAIL(EPLB_INVALID,
@@ -228,16 +294,54 @@ static enum eplb_status make_initial(struct eplb_run_kind *kind, struct eplb_err
     return EPLB_OK;
 }
 
+/** Of the routings that go by weights: room for those of a file. */
+static enum eplb_status make_weights(struct eplb_run_plan *plan, struct eplb_error *error)
+{
+    const struct eplb_shape *shape = &plan->given.shape;
+    size_t slots = (size_t)shape->num_slots;
+    if (plan->replica_routing < EPLB_ROUTING_WEIGHTED || plan->config->options.initial_placement[0] == '\0')
+        return EPLB_OK;
+    plan->given.weights = calloc((size_t)shape->num_layers, slots * sizeof *plan->given.weights);
+    if (plan->given.weights == NULL)
+        EPLB_FAIL(EPLB_NO_MEMORY,
+                  "no memory for the weights of %" PRId32 " layers with %" PRId32 " slots each",
+                  shape->num_layers, shape->num_slots);
+    return EPLB_OK;
+}
+
+/** Equal weights for the layers that got none from the file. */
+static enum eplb_status fill_weights(const struct eplb_run_plan *plan, struct eplb_error *error)
+{
+    const struct eplb_run_kind *kind = &plan->given;
+    if (kind->weights == NULL)
+        return EPLB_OK;
+    int32_t *scratch = calloc((size_t)kind->shape.num_experts, sizeof *scratch);
+    if (scratch == NULL)
+        EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the replicas of %" PRId32 " experts",
+                  kind->shape.num_experts);
+    for (int32_t layer = 0; layer < kind->shape.num_layers; layer++) {
+        size_t first = (size_t)layer * (size_t)kind->shape.num_slots;
+        if (kind->weights[first] == 0)
+            eplb_weights_equal(&kind->shape, kind->initial + first, scratch, kind->weights + first);
+    }
+    free(scratch);
+    return EPLB_OK;
+}
+
 static enum eplb_status read_initial(struct eplb_run_plan *plan, struct eplb_error *error)
 {
     const char *path = plan->config->options.initial_placement;
+    EPLB_TRY(make_weights(plan, error));
     const struct eplb_planning_tables tables = {.shape = &plan->given.shape,
                                                 .layer_ids = plan->trace.ids.layer_ids,
                                                 .owner = "model",
-                                                .weights_remark =
-                                                    ", which are not used: tokens go to the replicas evenly",
-                                                .expert_ids = plan->given.initial};
-    return path[0] == '\0' ? EPLB_OK : eplb_planning_tables(path, &tables, error);
+                                                .weights_remark = ", which eplb_replica_routing does not use",
+                                                .expert_ids = plan->given.initial,
+                                                .weights = plan->given.weights};
+    if (path[0] == '\0')
+        return EPLB_OK;
+    EPLB_TRY(eplb_planning_tables(path, &tables, error));
+    return fill_weights(plan, error);
 }
 
 static enum eplb_status make_placements(struct eplb_run_plan *plan, struct eplb_error *error)
@@ -378,6 +482,7 @@ enum eplb_status eplb_run_plan_make(const struct eplb_config *config, struct epl
         EPLB_TRY(read_trace(plan, error));
     EPLB_TRY(make_shapes(plan, error));
     EPLB_TRY(check_batches(config, error));
+    EPLB_TRY(read_replica_routing(plan, error));
     EPLB_TRY(check_memory(plan, error));
     EPLB_TRY(check_execution(&config->options, error));
     /* Without balancing a wrong name has no effect, which is said elsewhere. */
@@ -393,7 +498,9 @@ void eplb_run_plan_free(struct eplb_run_plan *plan)
     eplb_trace_close(&plan->trace);
     eplb_skew_free(&plan->skew);
     free(plan->text);
+    free(plan->node_of_rank);
     free(plan->without.initial);
+    free(plan->given.weights);
     free(plan->given.initial);
 }
 
@@ -417,6 +524,10 @@ struct eplb_run_params eplb_run_plan_params(const struct eplb_run_plan *plan, bo
         .transfer_chunk_bytes = options->eplb_transfer_chunk_bytes,
         .transfer_inflight_bytes = options->eplb_transfer_inflight_bytes,
         .fused_mc2 = 0,
+        .replica_routing = without ? EPLB_ROUTING_STATIC : plan->replica_routing,
+        .cost_per_active_slot = options->eplb_cost_per_active_slot,
+        .cost_per_token = options->eplb_cost_per_token,
+        .node_of_rank = plan->node_of_rank,
         .decode_only_load = options->eplb_use_decode_only_load,
         .overlap = options->enable_schedule_overlap,
         .silence_timeout_ns = (int64_t)options->rank_silence_timeout_seconds * 1000000000,
@@ -431,6 +542,7 @@ struct eplb_run_params eplb_run_plan_params(const struct eplb_run_plan *plan, bo
         .skew_phases = plan->skew.num_phases,
         .skew_rates = plan->skew.rates,
         .initial = kind->initial,
+        .initial_weights = kind->weights,
         .trace_path = plan->routing == EPLB_ROUTING_TRACE ? own->route_trace : NULL,
         .trace_digest = plan->trace.digest,
         .trace_sequences = plan->trace.recording.sequences,

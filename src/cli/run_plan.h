@@ -19,6 +19,7 @@
 struct eplb_run_kind {
     struct eplb_shape shape;
     int32_t *initial; /* [num_layers][num_slots], owned */
+    int32_t *weights; /* of these, owned; NULL: equal ones, or not used */
 };
 
 /** Made by eplb_run_plan_make; stays where it is, for its parts refer to each other. */
@@ -28,7 +29,9 @@ struct eplb_run_plan {
     struct eplb_run_kind given, without; /* without has arrays with --verify only */
     struct eplb_memory_plan memory;      /* of one rank of the given kind */
     const struct eplb_policy_ops *policy;
-    char *text; /* of --prompts, owned; NULL: built-in */
+    enum eplb_replica_routing replica_routing; /* static without balancing */
+    int32_t *node_of_rank;                     /* [ep_size], owned; NULL: one node */
+    char *text;                                /* of --prompts, owned; NULL: built-in */
     struct eplb_traffic traffic;
     enum eplb_routing routing;
     struct eplb_skew skew;

@@ -15,6 +15,13 @@ double eplb_run_tokens_per_second(const struct eplb_run_outcome *outcome)
     return (double)outcome->statistics.tokens / ((double)outcome->wall_ns / 1e9);
 }
 
+double eplb_run_routing_us(const struct eplb_run_outcome *outcome)
+{
+    if (outcome->statistics.forwards == 0)
+        return 0;
+    return (double)outcome->statistics.routing_path_ns / 1e3 / (double)outcome->statistics.forwards;
+}
+
 static double milliseconds(int64_t ns)
 {
     return (double)ns / 1e6;
@@ -138,6 +145,18 @@ static void print_paths(FILE *file, const struct eplb_run_summary *summary)
             without->mean_path_tokens, with->mean_path_tokens);
 }
 
+/** What choosing among replicas costs, beside the experts' own time. */
+static void print_routing(FILE *file, const struct eplb_run_summary *summary)
+{
+    const struct eplb_statistics *with = &summary->with->statistics;
+    if (summary->replica_routing == NULL || with->forwards == 0)
+        return;
+    fprintf(file,
+            "  replica routing %s: choosing slots took %.1f us of CPU time per forward (the slowest rank of "
+            "every layer, added up)\n",
+            summary->replica_routing, eplb_run_routing_us(summary->with));
+}
+
 /** The layers whose plans and windows part most, worst first; of the others nothing needs to be said. */
 static int32_t find_worst(const struct eplb_run_notes *notes, int32_t *worst, int32_t most)
 {
@@ -238,6 +257,7 @@ void eplb_run_summary_print(FILE *file, const struct eplb_run_summary *summary)
     print_promises(file, summary);
     print_chart(file, summary);
     print_paths(file, summary);
+    print_routing(file, summary);
     print_verdict(file, summary);
 }
 
@@ -298,6 +318,10 @@ static void add_shape(struct eplb_text *text, const struct eplb_run_summary *sum
     add_number(text, "slots_per_rank", (uint64_t)shape->slots_per_rank);
     add_text(text, "policy", summary->policy);
     add_text(text, "routing", summary->routing);
+    if (summary->replica_routing == NULL)
+        add_null(text, "replica_routing");
+    else
+        add_text(text, "replica_routing", summary->replica_routing);
 }
 
 static void add_balancing(struct eplb_text *text, const struct eplb_run_summary *summary)
@@ -340,6 +364,7 @@ static void add_times(struct eplb_text *text, const struct eplb_run_summary *sum
     else
         add_number(text, "critical_path_tokens_without", (uint64_t)without->statistics.critical_path_tokens);
     add_number(text, "mean_path_tokens", (uint64_t)run->statistics.mean_path_tokens);
+    add_real(text, "replica_routing_us_per_step", eplb_run_routing_us(run));
     add_real(text, "wall_ms", milliseconds(run->wall_ns));
     add_real(text, "tokens_per_second", eplb_run_tokens_per_second(run));
     add_real(text, "step_ms_p50", milliseconds(run->step_ns_p50));

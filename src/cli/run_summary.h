@@ -23,9 +23,10 @@ enum eplb_run_verdict {
 
 struct eplb_run_summary {
     const char *instance_name;
-    const char *policy;   /* "none" without balancing */
-    const char *routing;  /* "model", "skew" or "trace" */
-    const char *interval; /* between runs of the policy: "1000 s" */
+    const char *policy;          /* "none" without balancing */
+    const char *routing;         /* "model", "skew" or "trace" */
+    const char *replica_routing; /* "static", ...; NULL without balancing */
+    const char *interval;        /* between runs of the policy: "1000 s" */
     struct eplb_shape shape;
     int32_t window_forwards;
     int32_t processors; /* that the processes share */
@@ -45,6 +46,9 @@ void eplb_run_summary_print(FILE *file, const struct eplb_run_summary *summary);
 /** Appends the summary as a JSON object with a newline at its end. */
 enum eplb_status eplb_run_summary_json(const struct eplb_run_summary *summary, struct eplb_text *text,
                                        struct eplb_error *error);
+
+/** CPU time of choosing among replicas, in microseconds per forward; 0 when there was none. */
+double eplb_run_routing_us(const struct eplb_run_outcome *outcome);
 
 /** Tokens in a second of wall time; 0 for a run of no time. */
 double eplb_run_tokens_per_second(const struct eplb_run_outcome *outcome);

@@ -186,6 +186,15 @@ bool eplb_is_process_group(const char *text)
     return strcmp(text, "shm") == 0;
 }
 
+bool eplb_is_replica_routing(const char *text)
+{
+    static const char *const names[] = {"static", "local", "weighted", "adaptive", "batch"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(text, names[i]) == 0)
+            return true;
+    return false;
+}
+
 /** Of integers: a double has not the digits of all of them. The limits of a row are doubles that are
  * integers. */
 static bool integer_in_range(const struct eplb_option *option, int64_t integer)

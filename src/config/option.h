@@ -114,6 +114,9 @@ bool eplb_is_word(const char *text);
 /** Whether a text names a process group that runs can have. */
 bool eplb_is_process_group(const char *text);
 
+/** Whether a text names a replica routing. */
+bool eplb_is_replica_routing(const char *text);
+
 /** The row of exactly this name; NULL when there is none. */
 const struct eplb_option *eplb_option_find(const char *name);
 

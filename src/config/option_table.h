@@ -18,6 +18,7 @@
 /* Limits of the rows, as the column holds them: 2^62, and what a rank's batch is sized by. */
 #define EPLB_MOST_BYTES 4611686018427387904.0
 #define EPLB_MOST_ROWS 1048576
+#define EPLB_MOST_COST 1000000
 
 /* clang-format off */
 #if EPLB_TEST_BUILD
@@ -101,7 +102,25 @@
                "eplb_transfer_timeout_seconds.")                                                             \
     ROW(memory_limit, WIDE, .default_text = "0", .minimum = 0, .maximum = EPLB_MOST_BYTES,                   \
         .word = "BYTES", .group = EPLB_GROUP_PROCESSES, .reader = EPLB_READER_RUNTIME,                       \
-        .doc = "Refuse to start when a rank's memory plan is larger; 0: no limit.")
+        .doc = "Refuse to start when a rank's memory plan is larger; 0: no limit.")                          \
+    ROW(eplb_replica_routing, NAME, .default_text = "static", .word = "NAME",                                \
+        .accepts = eplb_is_replica_routing, .rule = "static, local, weighted, adaptive or batch",            \
+        .group = EPLB_GROUP_BALANCING, .reader = EPLB_READER_MANAGER,                                        \
+        .doc = "How tokens choose among the replicas of their expert: static, one replica for each source "  \
+               "rank; local, one on the source's rank or else its node; weighted, by the placement's "       \
+               "weights; adaptive, by weights that follow the recent load; batch, by the best split of "     \
+               "each batch.")                                                                                \
+    ROW(eplb_cost_per_active_slot, INT, .default_text = "0", .minimum = 0, .maximum = EPLB_MOST_COST,        \
+        .word = "COST", .group = EPLB_GROUP_BALANCING, .reader = EPLB_READER_RUNTIME,                        \
+        .doc = "With eplb_replica_routing=batch, what a slot costs that receives a token, because its "      \
+               "weights must be read; in the unit of eplb_cost_per_token.")                                  \
+    ROW(eplb_cost_per_token, INT, .default_text = "1", .minimum = 1, .maximum = EPLB_MOST_COST,              \
+        .word = "COST", .group = EPLB_GROUP_BALANCING, .reader = EPLB_READER_RUNTIME,                        \
+        .doc = "With eplb_replica_routing=batch, what a token costs.")                                       \
+    ROW(node_of_rank, PATH, .word = "LIST", .rule = "numbers separated by commas, or nothing",               \
+        .group = EPLB_GROUP_PARALLELISM, .reader = EPLB_READER_RUNTIME,                                      \
+        .doc = "The node that each rank runs on, a number for each; or one number, the ranks of a node. "    \
+               "Nothing: all on one node.")
 
 #define EPLB_COMMAND_OPTIONS(ROW)                                                                            \
     ROW(load, TEXT, .word = "FILE", .rule = "the name of a file",                                            \
@@ -209,7 +228,6 @@
     ROW(version, BOOL, .default_text = "false", .doc = "Print the version, and exit.")
 
 #define EPLB_RESERVED_OPTIONS(ROW)                                                                           \
-    ROW(eplb_replica_routing, TEXT, .doc = "how tokens choose among the replicas of their expert")           \
     ROW(eplb_max_bytes_per_step, INT, .doc = "bound of the bytes moved per forward")                         \
     ROW(eplb_max_moves_per_layer, INT, .doc = "bound of the moves of one layer")                             \
     ROW(eplb_expert_bytes, INT, .doc = "size of one expert's weights")                                       \
@@ -218,9 +236,6 @@
     ROW(eplb_num_nodes, INT, .doc = "nodes of hierarchical balancing")                                       \
     ROW(eplb_shift_trigger, REAL, .doc = "departure from the promised balance that starts a round early")    \
     ROW(eplb_min_tokens_per_layer, INT, .doc = "tokens a layer's window needs before it is planned for")     \
-    ROW(eplb_cost_per_active_slot, REAL, .doc = "cost of a slot that receives a token")                      \
-    ROW(eplb_cost_per_token, REAL, .doc = "cost of one token")                                               \
-    ROW(node_of_rank, TEXT, .doc = "the node that each rank runs on")                                        \
     ROW(on_rank_failure, TEXT, .doc = "what a rank's death means")                                           \
     ROW(enable_graph, BOOL, .doc = "replay captured decode graphs")                                          \
     ROW(max_graph_batch, INT, .doc = "largest captured decode batch")

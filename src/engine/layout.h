@@ -34,9 +34,10 @@ enum eplb_result_layout {
 };
 
 enum eplb_result_work_layout {
-    EPLB_RESULT_WORK_ROWS = 0,   /* i64 */
-    EPLB_RESULT_WORK_CPU_NS = 8, /* i64 */
-    EPLB_RESULT_WORK_BYTES = 16,
+    EPLB_RESULT_WORK_ROWS = 0,      /* i64 */
+    EPLB_RESULT_WORK_CPU_NS = 8,    /* i64 */
+    EPLB_RESULT_WORK_ROUTE_NS = 16, /* i64 */
+    EPLB_RESULT_WORK_BYTES = 24,
 };
 
 enum eplb_result_sample_layout {
@@ -80,9 +81,16 @@ enum eplb_setup_layout {
     EPLB_SETUP_TRACE_REPEAT = 140,
     EPLB_SETUP_TRACE_PATH_BYTES = 144, /* with its terminating zero; 0: there is none */
     EPLB_SETUP_RECORD = 148,
-    EPLB_SETUP_TRACE_DIGEST = 152, /* u64 */
-    EPLB_SETUP_ARRAYS = 160, /* i64 rates [skew_phases][num_layers][num_experts], then i32 initial
-                                [num_layers][num_slots], then the path of the recording */
+    EPLB_SETUP_TRACE_DIGEST = 152,    /* u64 */
+    EPLB_SETUP_REPLICA_ROUTING = 160, /* i32, as all that follow */
+    EPLB_SETUP_COST_PER_ACTIVE_SLOT = 164,
+    EPLB_SETUP_COST_PER_TOKEN = 168,
+    EPLB_SETUP_HAS_WEIGHTS = 172, /* 1: there are weights of the initial tables */
+    EPLB_SETUP_HAS_NODES = 176,   /* 1: there is a node of each rank */
+    EPLB_SETUP_RESERVED = 180,    /* zero */
+    /* i64 rates [skew_phases][num_layers][num_experts], then i32 initial [num_layers][num_slots], then as
+       many i32 weights, then i32 nodes [ep_size], then the path of the recording */
+    EPLB_SETUP_ARRAYS = 184,
 };
 
 /** What each row was routed to: before the result, when the setup asks for it. */

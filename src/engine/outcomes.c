@@ -12,8 +12,10 @@
 struct layer {
     uint64_t generation;
     uint64_t forwards;
+    uint64_t version;      /* of the weights, the highest that was seen */
     int64_t total;         /* counted under the generation */
-    int64_t planned_total; /* of the window that the last plan was made from */
+    int64_t newest_total;  /* of these, under that version: what the manager's window measures */
+    int64_t planned_total; /* of the window that the last plan was made from, as measured */
     double planned;        /* peak / mean that the last plan promises */
     double promised;       /* the same of the plan that it switched to */
     bool is_open;          /* it has switched, and no window of it was closed since */
@@ -69,7 +71,7 @@ static void begin_window(struct eplb_outcomes *outcomes, int32_t layer)
     const struct eplb_shape *shape = &outcomes->shape;
     EPLB_ASSERT(layer >= 0 && layer < shape->num_layers);
     outcomes->layers[layer].forwards = 0;
-    outcomes->layers[layer].total = 0;
+    outcomes->layers[layer].total = outcomes->layers[layer].newest_total = 0;
     memset(rank_loads_of(outcomes, layer), 0, (size_t)shape->ep_size * sizeof *outcomes->rank_loads);
     memset(logical_of(outcomes, layer), 0, (size_t)shape->num_experts * sizeof *outcomes->logical);
 }
@@ -137,7 +139,7 @@ static bool restore(struct eplb_outcomes *outcomes, const struct eplb_manager_ev
     return true;
 }
 
-static void add_layer(struct eplb_outcomes *outcomes, int32_t layer)
+static void add_layer(struct eplb_outcomes *outcomes, int32_t layer, uint64_t version)
 {
     const struct eplb_shape *shape = &outcomes->shape;
     const int32_t *expert = table_of(outcomes, layer);
@@ -157,16 +159,22 @@ static void add_layer(struct eplb_outcomes *outcomes, int32_t layer)
         }
     }
     at->forwards += at->total > before;
+    if (version > at->version) {
+        at->version = version;
+        at->newest_total = 0;
+    }
+    at->newest_total += version == at->version ? at->total - before : 0;
 }
 
 static void add_forward(struct eplb_outcomes *outcomes, const struct eplb_manager_event *event)
 {
     if (!restore(outcomes, event))
         return;
+    const uint64_t *versions = event->outputs[0].weight_versions;
     for (int32_t layer = 0; layer < outcomes->shape.num_layers; layer++)
         /* With overlap a forward may still have run under the table before. */
         if (event->outputs[0].generations[layer] == outcomes->layers[layer].generation)
-            add_layer(outcomes, layer);
+            add_layer(outcomes, layer, versions == NULL ? 0 : versions[layer]);
 }
 
 /* ------------------------------------------------------------------------------- events and actions */
@@ -193,7 +201,7 @@ static void close_windows(struct eplb_outcomes *outcomes)
 {
     for (int32_t layer = 0; layer < outcomes->shape.num_layers; layer++) {
         end_promise(outcomes, layer);
-        outcomes->layers[layer].planned_total = outcomes->layers[layer].total;
+        outcomes->layers[layer].planned_total = outcomes->layers[layer].newest_total;
         begin_window(outcomes, layer);
     }
 }
@@ -203,6 +211,7 @@ static void commit(struct eplb_outcomes *outcomes, const struct eplb_manager_act
     struct layer *at = &outcomes->layers[action->layer];
     begin_window(outcomes, action->layer);
     at->generation = action->generation;
+    at->version = 0;
     at->promised = at->planned;
     at->is_open = true;
     memcpy(table_of(outcomes, action->layer), action->expert_ids,

@@ -5,10 +5,12 @@
  * measured in the window after it. Pure; sees what a manager's observer sees.
  *
  * Two things part them. The load of the window after is another than that of the window before, which the
- * plan was made from; and a plan counts an expert's load as split evenly over its copies, while each rank
- * sends all of its tokens to one copy, so that ranks with unequal traffic split it unevenly. The peak under
- * an even split of the load that came tells the two apart: from the promise to it the load has changed, and
- * from it to the measured one is what the copies' uneven traffic costs.
+ * plan was made from; and copies do not get the shares that the plan counts on: with static routing it
+ * counts an expert's load as split evenly over its copies, while each rank sends all of its tokens to one
+ * copy, so that ranks with unequal traffic split it unevenly. With static routing the peak under an even
+ * split of the load that came tells the two apart: from the promise to it the load has changed, and from it
+ * to the measured one is what the copies' uneven traffic costs. Routings that follow the load are to be below
+ * it.
  *
  * A layer's window begins when all ranks have switched, and ends with the next run of the policy, as the
  * manager's does. When it brings no load, it goes on.

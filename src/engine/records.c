@@ -123,6 +123,7 @@ size_t eplb_result_bytes(int32_t max_rows, int32_t num_layers)
 static struct eplb_moe_work get_work(const unsigned char *record)
 {
     return (struct eplb_moe_work){.rows = eplb_get_i64(record + EPLB_RESULT_WORK_ROWS),
+                                  .route_ns = eplb_get_i64(record + EPLB_RESULT_WORK_ROUTE_NS),
                                   .cpu_ns = eplb_get_i64(record + EPLB_RESULT_WORK_CPU_NS)};
 }
 
@@ -164,6 +165,10 @@ static enum eplb_status check_work(const struct eplb_moe_work *work, int32_t lay
         EPLB_FAIL(EPLB_INVALID,
                   "result of a forward: layer %d computed %lld rows in %lld ns; neither may be negative",
                   layer, (long long)work->rows, (long long)work->cpu_ns);
+    if (work->route_ns < 0)
+        EPLB_FAIL(EPLB_INVALID,
+                  "result of a forward: layer %d chose slots in %lld ns; that may not be negative", layer,
+                  (long long)work->route_ns);
     return EPLB_OK;
 }
 
@@ -196,6 +201,7 @@ size_t eplb_result_encode(const struct eplb_result *result, int32_t num_layers, 
         EPLB_ASSERT(check_work(&result->work[layer], layer, NULL) == EPLB_OK);
         eplb_put_u64(at + EPLB_RESULT_WORK_ROWS, (uint64_t)result->work[layer].rows);
         eplb_put_u64(at + EPLB_RESULT_WORK_CPU_NS, (uint64_t)result->work[layer].cpu_ns);
+        eplb_put_u64(at + EPLB_RESULT_WORK_ROUTE_NS, (uint64_t)result->work[layer].route_ns);
     }
     for (int32_t i = 0; i < head.num_samples; i++) {
         unsigned char *at = record + sample_offset(num_layers, i);

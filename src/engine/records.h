@@ -132,6 +132,11 @@ struct eplb_run_setup {
     int64_t engine_pid;                                    /* > 0 */
     int32_t verify;                                        /* 1: check all slots after every activation */
     int32_t inject; /* test builds: 1 puts a wrong expert into a slot at the first activation */
+    enum eplb_replica_routing replica_routing;
+    int32_t cost_per_active_slot, cost_per_token; /* >= 0 and >= 1 */
+    const int32_t *initial_weights; /* [num_layers][num_slots], each 1 to EPLB_WEIGHT_UNIT; NULL: equal ones;
+                                       borrowed */
+    const int32_t *node_of_rank;    /* [ep_size]; NULL: one node; borrowed */
     enum eplb_routing routing;
     uint64_t skew_seed, skew_period;
     int32_t skew_phases;       /* 1 to EPLB_MAX_SKEW_PHASES with EPLB_ROUTING_SKEW, else 0 */

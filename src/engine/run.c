@@ -458,6 +458,8 @@ static enum eplb_status create_manager(struct eplb_run *run, struct eplb_error *
     manager.transfer_timeout_seconds = params->transfer_timeout_seconds;
     manager.overlap = params->overlap;
     manager.initial = params->initial;
+    manager.initial_weights = params->initial_weights;
+    manager.replica_routing = params->replica_routing;
     manager.expert_bytes = eplb_model_expert_bytes(&params->model);
     manager.group = eplb_shm_group(run->crew.shm);
     manager.log = params->log;

@@ -44,7 +44,10 @@ struct eplb_run_params {
     int32_t update_interval_seconds, update_interval_steps;
     int32_t prepare_timeout_seconds, transfer_timeout_seconds;
     int64_t transfer_chunk_bytes, transfer_inflight_bytes;
-    int32_t fused_mc2; /* the execution that is used: 0 */
+    int32_t fused_mc2;                            /* the execution that is used: 0 */
+    enum eplb_replica_routing replica_routing;    /* 0: static */
+    int32_t cost_per_active_slot, cost_per_token; /* >= 0 and >= 1, for batch; a token's 0: 1 */
+    const int32_t *node_of_rank;                  /* [ep_size]; NULL: one node */
     bool decode_only_load;
     int32_t overlap;              /* 0 or 1 */
     int64_t silence_timeout_ns;   /* above the transfer timeout */
@@ -54,9 +57,10 @@ struct eplb_run_params {
     enum eplb_routing routing;
     uint64_t skew_seed, skew_period;
     int32_t skew_phases;
-    const int64_t *skew_rates; /* [skew_phases][num_layers][num_experts] */
-    const int32_t *initial;    /* [num_layers][num_slots] legal */
-    const char *trace_path;    /* of EPLB_ROUTING_TRACE, as the next three; see struct eplb_run_setup */
+    const int64_t *skew_rates;      /* [skew_phases][num_layers][num_experts] */
+    const int32_t *initial;         /* [num_layers][num_slots] legal */
+    const int32_t *initial_weights; /* of these, for the routings that go by weights; NULL: equal ones */
+    const char *trace_path;         /* of EPLB_ROUTING_TRACE, as the next three; see struct eplb_run_setup */
     uint64_t trace_digest;
     int32_t trace_sequences, trace_repeat;
     const char *record;              /* prefix of a recording to be written of the routed ids; NULL: none */

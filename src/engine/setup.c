@@ -37,7 +37,9 @@ _Static_assert(EPLB_SETUP_ARRAYS % sizeof(int64_t) == 0, "the rates are aligned"
     NUMBER(skew_phases, SKEW_PHASES)                           \
     NUMBER(trace_sequences, TRACE_SEQUENCES)                   \
     NUMBER(trace_repeat, TRACE_REPEAT)                         \
-    NUMBER(record, RECORD)
+    NUMBER(record, RECORD)                                     \
+    NUMBER(cost_per_active_slot, COST_PER_ACTIVE_SLOT)         \
+    NUMBER(cost_per_token, COST_PER_TOKEN)
 
 static size_t rates_of_phase(const struct eplb_shape *shape)
 {
@@ -49,12 +51,37 @@ static size_t initial_offset(const struct eplb_shape *shape, int32_t phases)
     return EPLB_SETUP_ARRAYS + (size_t)phases * rates_of_phase(shape) * sizeof(int64_t);
 }
 
+static size_t table_bytes(const struct eplb_shape *shape)
+{
+    return (size_t)shape->num_layers * (size_t)shape->num_slots * sizeof(int32_t);
+}
+
+static size_t weights_offset(const struct eplb_shape *shape, int32_t phases)
+{
+    return initial_offset(shape, phases) + table_bytes(shape);
+}
+
+/** What the record holds behind the initial tables. */
+struct extras {
+    bool weights, nodes;
+};
+
+static struct extras extras_of(const struct eplb_run_setup *setup)
+{
+    return (struct extras){setup->initial_weights != NULL, setup->node_of_rank != NULL};
+}
+
+static size_t nodes_offset(const struct eplb_shape *shape, int32_t phases, struct extras extras)
+{
+    return weights_offset(shape, phases) + (extras.weights ? table_bytes(shape) : 0);
+}
+
 /** Also the size of a setup without a recording. Phases are within their range: nothing here passes 2^63. */
-static size_t path_offset(const struct eplb_shape *shape, int32_t phases)
+static size_t path_offset(const struct eplb_shape *shape, int32_t phases, struct extras extras)
 {
     EPLB_ASSERT(phases >= 0 && phases <= EPLB_MAX_SKEW_PHASES);
-    size_t table = (size_t)shape->num_layers * (size_t)shape->num_slots;
-    return initial_offset(shape, phases) + table * sizeof(int32_t);
+    return nodes_offset(shape, phases, extras) +
+           (extras.nodes ? (size_t)shape->ep_size * sizeof(int32_t) : 0);
 }
 
 static size_t path_bytes(const struct eplb_run_setup *setup)
@@ -106,6 +133,9 @@ static enum eplb_status check_numbers(const struct eplb_run_setup *setup, struct
         {"trace_sequences", setup->trace_sequences, trace ? 1 : 0, trace ? EPLB_MAX_REPLAYED : 0},
         {"trace_repeat", setup->trace_repeat, trace ? 1 : 0, trace ? INT32_MAX : 0},
         {"record", setup->record, 0, 1},
+        {"replica_routing", setup->replica_routing, EPLB_ROUTING_STATIC, EPLB_ROUTING_BATCH},
+        {"cost_per_active_slot", setup->cost_per_active_slot, 0, INT32_MAX},
+        {"cost_per_token", setup->cost_per_token, 1, INT32_MAX},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (ranges[i].value < ranges[i].low || ranges[i].value > ranges[i].high)
@@ -137,6 +167,19 @@ static enum eplb_status check_rates(const struct eplb_run_setup *setup, int32_t 
     return EPLB_OK;
 }
 
+/** That an expert's weights add up to the unit takes memory to see: the model looks, and the manager. */
+static enum eplb_status check_weights(const struct eplb_run_setup *setup, const struct eplb_shape *shape,
+                                      struct eplb_error *error)
+{
+    const int32_t *weight = setup->initial_weights;
+    for (int32_t layer = 0; weight != NULL && layer < shape->num_layers; layer++)
+        for (int32_t slot = 0; slot < shape->num_slots; slot++, weight++)
+            if (*weight < 1 || *weight > EPLB_WEIGHT_UNIT)
+                EPLB_FAIL(EPLB_INVALID, "setup: layer %d, slot %d: weight %d; allowed is 1 to %d", layer,
+                          slot, *weight, EPLB_WEIGHT_UNIT);
+    return EPLB_OK;
+}
+
 static enum eplb_status check_arrays(const struct eplb_run_setup *setup, const struct eplb_shape *shape,
                                      struct eplb_error *error)
 {
@@ -153,7 +196,7 @@ static enum eplb_status check_arrays(const struct eplb_run_setup *setup, const s
         if (eplb_placement_check(shape, ids, &table) != EPLB_OK)
             EPLB_FAIL(EPLB_INVALID, "setup: the table of layer %d is not legal: %s", layer, table.text);
     }
-    return EPLB_OK;
+    return check_weights(setup, shape, error);
 }
 
 static enum eplb_status check_path(const struct eplb_run_setup *setup, struct eplb_error *error)
@@ -181,7 +224,23 @@ enum eplb_status eplb_setup_check(const struct eplb_run_setup *setup, const stru
 
 size_t eplb_setup_bytes(const struct eplb_run_setup *setup, const struct eplb_shape *shape)
 {
-    return path_offset(shape, setup->skew_phases) + path_bytes(setup);
+    return path_offset(shape, setup->skew_phases, extras_of(setup)) + path_bytes(setup);
+}
+
+static void put_extras(const struct eplb_run_setup *setup, const struct eplb_shape *shape,
+                       unsigned char *record)
+{
+    const struct extras extras = extras_of(setup);
+    eplb_put_u32(record + EPLB_SETUP_REPLICA_ROUTING, (uint32_t)setup->replica_routing);
+    eplb_put_u32(record + EPLB_SETUP_HAS_WEIGHTS, extras.weights);
+    eplb_put_u32(record + EPLB_SETUP_HAS_NODES, extras.nodes);
+    eplb_put_u32(record + EPLB_SETUP_RESERVED, 0);
+    if (extras.weights)
+        memcpy(record + weights_offset(shape, setup->skew_phases), setup->initial_weights,
+               table_bytes(shape));
+    if (extras.nodes)
+        memcpy(record + nodes_offset(shape, setup->skew_phases, extras), setup->node_of_rank,
+               (size_t)shape->ep_size * sizeof *setup->node_of_rank);
 }
 
 void eplb_setup_encode(const struct eplb_run_setup *setup, const struct eplb_shape *shape, void *bytes)
@@ -204,8 +263,9 @@ void eplb_setup_encode(const struct eplb_run_setup *setup, const struct eplb_sha
     size_t initial = initial_offset(shape, setup->skew_phases);
     if (setup->skew_phases > 0)
         memcpy(record + EPLB_SETUP_ARRAYS, setup->skew_rates, initial - EPLB_SETUP_ARRAYS);
-    size_t path = path_offset(shape, setup->skew_phases);
-    memcpy(record + initial, setup->initial, path - initial);
+    memcpy(record + initial, setup->initial, table_bytes(shape));
+    put_extras(setup, shape, record);
+    size_t path = path_offset(shape, setup->skew_phases, extras_of(setup));
     eplb_put_u32(record + EPLB_SETUP_TRACE_PATH_BYTES, (uint32_t)path_bytes(setup));
     eplb_put_u64(record + EPLB_SETUP_TRACE_DIGEST, setup->trace_digest);
     if (setup->trace_path != NULL)
@@ -221,6 +281,7 @@ static struct eplb_run_setup get_setup(const unsigned char *record)
         .transfer_inflight_bytes = eplb_get_i64(record + EPLB_SETUP_TRANSFER_INFLIGHT_BYTES),
         .engine_pid = eplb_get_i64(record + EPLB_SETUP_ENGINE_PID),
         .routing = (enum eplb_routing)eplb_get_u32(record + EPLB_SETUP_ROUTING),
+        .replica_routing = (enum eplb_replica_routing)eplb_get_u32(record + EPLB_SETUP_REPLICA_ROUTING),
         .skew_seed = eplb_get_u64(record + EPLB_SETUP_SKEW_SEED),
         .skew_period = eplb_get_u64(record + EPLB_SETUP_SKEW_PERIOD),
         .trace_digest = eplb_get_u64(record + EPLB_SETUP_TRACE_DIGEST),
@@ -231,12 +292,29 @@ static struct eplb_run_setup get_setup(const unsigned char *record)
     return setup;
 }
 
+/** Which arrays there are beside the initial tables. */
+static enum eplb_status get_extras(const unsigned char *record, struct extras *extras,
+                                   struct eplb_error *error)
+{
+    uint32_t weights = eplb_get_u32(record + EPLB_SETUP_HAS_WEIGHTS);
+    uint32_t nodes = eplb_get_u32(record + EPLB_SETUP_HAS_NODES);
+    uint32_t reserved = eplb_get_u32(record + EPLB_SETUP_RESERVED);
+    if (weights > 1 || nodes > 1 || reserved != 0)
+        EPLB_FAIL(
+            EPLB_INVALID,
+            "setup: has_weights is %lu, has_nodes %lu and reserved %lu; allowed are 0 or 1 of the first "
+            "two, and 0",
+            (unsigned long)weights, (unsigned long)nodes, (unsigned long)reserved);
+    *extras = (struct extras){weights == 1, nodes == 1};
+    return EPLB_OK;
+}
+
 /** Finds the path behind the arrays, if there is one; the record ends with it. */
 static enum eplb_status get_path(const unsigned char *record, size_t size, const struct eplb_shape *shape,
-                                 struct eplb_run_setup *setup, struct eplb_error *error)
+                                 struct extras extras, struct eplb_run_setup *setup, struct eplb_error *error)
 {
     uint32_t bytes = eplb_get_u32(record + EPLB_SETUP_TRACE_PATH_BYTES);
-    size_t path = path_offset(shape, setup->skew_phases);
+    size_t path = path_offset(shape, setup->skew_phases, extras);
     if (bytes > EPLB_MAX_TRACE_PATH)
         EPLB_FAIL(EPLB_INVALID, "setup: the recording's path takes %lu bytes; allowed is at most %d",
                   (unsigned long)bytes, EPLB_MAX_TRACE_PATH);
@@ -264,11 +342,19 @@ enum eplb_status eplb_setup_decode(const void *bytes, size_t size, const struct 
                          eplb_get_i32(record + EPLB_SETUP_REDUNDANT_EXPERTS_NUM), shape, error));
     EPLB_TRY(eplb_model_config_check(&decoded.model, error));
     EPLB_TRY(check_numbers(&decoded, error));
-    EPLB_TRY(get_path(record, size, shape, &decoded, error));
+    struct extras extras;
+    EPLB_TRY(get_extras(record, &extras, error));
+    EPLB_TRY(get_path(record, size, shape, extras, &decoded, error));
     EPLB_TRY(check_path(&decoded, error));
     if (decoded.skew_phases > 0)
         decoded.skew_rates = (const int64_t *)(const void *)(record + EPLB_SETUP_ARRAYS);
     decoded.initial = (const int32_t *)(const void *)(record + initial_offset(shape, decoded.skew_phases));
+    if (extras.weights)
+        decoded.initial_weights =
+            (const int32_t *)(const void *)(record + weights_offset(shape, decoded.skew_phases));
+    if (extras.nodes)
+        decoded.node_of_rank =
+            (const int32_t *)(const void *)(record + nodes_offset(shape, decoded.skew_phases, extras));
     EPLB_TRY(check_arrays(&decoded, shape, error));
     *setup = decoded;
     return EPLB_OK;

@@ -30,7 +30,7 @@ struct eplb_statistics_keeper {
     struct eplb_window_balance last_initial_balance;
 
     uint64_t forwards, tokens, windows, digest;
-    eplb_u128 critical_ns, critical_rows, rows;
+    eplb_u128 critical_ns, critical_rows, rows, routing_ns;
     struct eplb_histogram steps;
 
     int64_t *counts;   /* [ep_size][num_layers][slots_per_rank] of the forward that is added */
@@ -95,6 +95,7 @@ void eplb_statistics_init(struct eplb_statistics_keeper *keeper, const struct ep
     keeper->digest = 0;
     keeper->critical_ns = 0;
     keeper->critical_rows = 0;
+    keeper->routing_ns = 0;
     keeper->rows = 0;
     eplb_histogram_init(&keeper->steps);
 }
@@ -276,11 +277,13 @@ static void add_paths(struct eplb_statistics_keeper *keeper, const struct eplb_r
         struct eplb_moe_work largest = {0};
         for (int32_t rank = 0; rank < shape->ep_size; rank++) {
             const struct eplb_moe_work *work = &results[rank].work[layer];
-            EPLB_ASSERT(work->rows >= 0 && work->cpu_ns >= 0);
+            EPLB_ASSERT(work->rows >= 0 && work->cpu_ns >= 0 && work->route_ns >= 0);
             largest.rows = work->rows > largest.rows ? work->rows : largest.rows;
             largest.cpu_ns = work->cpu_ns > largest.cpu_ns ? work->cpu_ns : largest.cpu_ns;
+            largest.route_ns = work->route_ns > largest.route_ns ? work->route_ns : largest.route_ns;
             keeper->rows += (uint64_t)work->rows;
         }
+        keeper->routing_ns += (uint64_t)largest.route_ns;
         keeper->critical_rows += (uint64_t)largest.rows;
         keeper->critical_ns += (uint64_t)largest.cpu_ns;
     }
@@ -326,6 +329,7 @@ void eplb_statistics_read(const struct eplb_statistics_keeper *keeper, struct ep
         .last_window_initial = keeper->last_initial_balance,
         .critical_path_ns = told(keeper->critical_ns),
         .critical_path_tokens = told(keeper->critical_rows),
+        .routing_path_ns = told(keeper->routing_ns),
         .mean_path_tokens = told(keeper->rows / (uint32_t)keeper->params.shape.ep_size),
         .digest = keeper->digest,
     };

@@ -6,6 +6,7 @@
  * Two clocks. Wall time is what a watch shows, and with more ranks than processors it shows mostly
  * that. The critical path is what the slowest rank of every layer takes: per forward and layer the
  * largest over the ranks, summed; in CPU time of the expert computation, and in tokens (rows computed).
+ * Likewise the time that choosing among replicas takes, which is not in the other.
  * A forward adds to it when all its results are there.
  *
  * A window is window_forwards forwards, whatever came of them: so windows of two runs are of the same
@@ -43,8 +44,9 @@ struct eplb_statistics {
     struct eplb_window_balance first_window, last_window;
     struct eplb_window_balance last_window_initial; /* the last window's counts under the initial placement,
                                                        every expert's split evenly over its replicas */
-    int64_t critical_path_ns;                       /* at most 2^63 - 1 is told, as of the next two */
+    int64_t critical_path_ns;                       /* at most 2^63 - 1 is told, as of the next three */
     int64_t critical_path_tokens;
+    int64_t routing_path_ns;  /* CPU time of choosing replicas, on the slowest rank of every layer */
     int64_t mean_path_tokens; /* the same with the mean rank in place of the largest, rounded down */
     uint64_t digest;          /* of all samples: independent of ranks, batches and order */
 };

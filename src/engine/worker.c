@@ -115,8 +115,8 @@ static enum eplb_status log_memory(const struct worker *worker, struct eplb_erro
 {
     const struct eplb_run_setup *setup = &worker->setup;
     struct eplb_memory_plan plan;
-    EPLB_TRY(eplb_memory_plan_make(&setup->model, worker->shape, setup->max_rows, setup->num_caches,
-                                   !setup->eplb, &plan, error));
+    EPLB_TRY(eplb_memory_plan_make(&setup->model, worker->shape, setup->replica_routing, setup->max_rows,
+                                   setup->num_caches, !setup->eplb, &plan, error));
     EPLB_LOG(worker->params->log, MEMORY_PLAN, EPLB_VALUE_INT(worker->params->ep_rank),
              EPLB_VALUE_INT(plan.weights), EPLB_VALUE_INT(plan.redundant_slots), EPLB_VALUE_INT(plan.staging),
              EPLB_VALUE_INT(plan.kv_cache), EPLB_VALUE_INT(plan.graph_pool), EPLB_VALUE_INT(plan.activations),
@@ -134,6 +134,11 @@ static enum eplb_status make_model(struct worker *worker, struct eplb_error *err
                                              .max_rows = setup->max_rows,
                                              .num_caches = setup->num_caches,
                                              .initial = setup->initial,
+                                             .initial_weights = setup->initial_weights,
+                                             .replica_routing = setup->replica_routing,
+                                             .node_of_rank = setup->node_of_rank,
+                                             .cost_per_active_slot = setup->cost_per_active_slot,
+                                             .cost_per_token = setup->cost_per_token,
                                              .decode_only_load = setup->decode_only_load,
                                              .fixed = !setup->eplb,
                                              .group = eplb_shm_group(worker->shm),
@@ -153,6 +158,7 @@ static enum eplb_status make_executor(struct worker *worker, struct eplb_error *
     params.shape = *worker->shape;
     params.ep_rank = worker->params->ep_rank;
     params.initial = setup->initial;
+    params.initial_weights = setup->initial_weights;
     params.group = eplb_shm_group(worker->shm);
     params.weights = eplb_model_registered(worker->model);
     params.hooks = eplb_model_hooks(worker->model);

@@ -77,6 +77,7 @@ static void switch_layer(struct eplb_executor_core *core, const struct eplb_laye
     memcpy(table, plan->expert_ids, (size_t)core->shape.num_slots * sizeof *table);
     core->generations[plan->layer]++;
     core->hashes[plan->layer] = eplb_placement_hash(&core->shape, table);
+    eplb_executor_weights_switch(core, plan);
 }
 
 /**

@@ -16,7 +16,8 @@ static struct eplb_executor_core *layout(struct eplb_arena *arena,
     const struct eplb_shape *shape = &params->shape;
     size_t layers = (size_t)shape->num_layers;
     size_t slots = (size_t)shape->num_slots;
-    struct eplb_executor_core parts = {.shape = *shape, .ep_rank = params->ep_rank};
+    struct eplb_executor_core parts = {
+        .shape = *shape, .ep_rank = params->ep_rank, .takes_weights = params->takes_weights};
     struct eplb_executor_core *core = eplb_arena_take(arena, 1, sizeof *core);
     if (params->layer_ids != NULL)
         parts.layer_ids = eplb_arena_take(arena, layers, sizeof *parts.layer_ids);
@@ -24,6 +25,10 @@ static struct eplb_executor_core *layout(struct eplb_arena *arena,
     parts.generations = eplb_arena_take(arena, layers, sizeof *parts.generations);
     parts.ran_generations = eplb_arena_take(arena, layers, sizeof *parts.ran_generations);
     parts.hashes = eplb_arena_take(arena, layers, sizeof *parts.hashes);
+    parts.replica_weights = eplb_arena_take(arena, layers * slots, sizeof *parts.replica_weights);
+    parts.versions = eplb_arena_take(arena, layers, sizeof *parts.versions);
+    parts.ran_versions = eplb_arena_take(arena, layers, sizeof *parts.ran_versions);
+    parts.weight_sums = eplb_arena_take(arena, (size_t)shape->num_experts, sizeof *parts.weight_sums);
     for (int32_t i = 0; i < NUM_PLACES; i++) {
         eplb_layer_plan_take(arena, shape, &parts.places[i].plan);
         parts.places[i].plan.place = i;
@@ -40,8 +45,28 @@ static struct eplb_executor_core *layout(struct eplb_arena *arena,
     return core;
 }
 
-static void take_initial(struct eplb_executor_core *core, const int32_t *initial)
+static enum eplb_status take_weights(struct eplb_executor_core *core, int32_t layer, const int32_t *weights,
+                                     struct eplb_error *error)
 {
+    const int32_t *table = eplb_executor_table(core, layer);
+    int32_t *row = eplb_executor_weights_row(core, layer);
+    if (weights == NULL) {
+        eplb_weights_equal(&core->shape, table, core->weight_sums, row);
+        return EPLB_OK;
+    }
+    struct eplb_error reason;
+    size_t slots = (size_t)core->shape.num_slots;
+    memcpy(row, weights + (size_t)layer * slots, slots * sizeof *row);
+    if (eplb_weights_check(&core->shape, table, row, core->weight_sums, &reason) != EPLB_OK)
+        EPLB_FAIL(EPLB_INVALID, "the initial weights of layer %d are not legal: %s",
+                  eplb_executor_core_layer_id(core, layer), reason.text);
+    return EPLB_OK;
+}
+
+static enum eplb_status take_initial(struct eplb_executor_core *core,
+                                     const struct eplb_executor_core_params *params, struct eplb_error *error)
+{
+    const int32_t *initial = params->initial;
     size_t slots = (size_t)core->shape.num_slots;
     for (int32_t layer = 0; layer < core->shape.num_layers; layer++) {
         int32_t *table = eplb_executor_table(core, layer);
@@ -51,7 +76,9 @@ static void take_initial(struct eplb_executor_core *core, const int32_t *initial
             memcpy(table, initial + (size_t)layer * slots, slots * sizeof *table);
         EPLB_ASSERT(eplb_placement_check(&core->shape, table, NULL) == EPLB_OK);
         core->hashes[layer] = eplb_placement_hash(&core->shape, table);
+        EPLB_TRY(take_weights(core, layer, params->initial_weights, error));
     }
+    return EPLB_OK;
 }
 
 enum eplb_status eplb_executor_core_create(const struct eplb_executor_core_params *params,
@@ -70,9 +97,12 @@ enum eplb_status eplb_executor_core_create(const struct eplb_executor_core_param
     if (created->layer_ids != NULL)
         memcpy(created->layer_ids, params->layer_ids,
                (size_t)params->shape.num_layers * sizeof *created->layer_ids);
-    take_initial(created, params->initial);
-    *core = created;
-    return EPLB_OK;
+    enum eplb_status status = take_initial(created, params, error);
+    if (status == EPLB_OK)
+        *core = created;
+    else
+        eplb_executor_core_destroy(created);
+    return status;
 }
 
 void eplb_executor_core_destroy(struct eplb_executor_core *core)
@@ -170,7 +200,7 @@ static void begin_forward(struct eplb_executor_core *core, const struct eplb_com
 
 /**
  * Activation first: a prepare that is done at once would otherwise evict the very plan that the
- * command activates.
+ * command activates. Weights need no decision: all ranks have the same command and the same generations.
  */
 static void start_step(struct eplb_executor_core *core, const struct eplb_executor_event *event, int64_t now)
 {
@@ -178,6 +208,7 @@ static void start_step(struct eplb_executor_core *core, const struct eplb_execut
     if (EPLB_PLANTED(PREPARE_BEFORE_ACTIVATION) && event->command->prepare_layer_id != EPLB_NO_LAYER)
         eplb_place_evict(core, 0);
     eplb_executor_activation_take(core, event->command, event->weights_epoch, now);
+    eplb_executor_weights_take(core, event->command);
     eplb_executor_prepare_take(core, event->command, event->weights_epoch);
 }
 
@@ -189,6 +220,7 @@ static void abort_step(struct eplb_executor_core *core, const struct eplb_comman
     }
     begin_forward(core, command);
     eplb_executor_activation_refuse(core, command, EPLB_REASON_STEP_ABORTED, now);
+    eplb_executor_weights_take(core, command);
     eplb_executor_prepare_refuse(core, command, EPLB_REASON_STEP_ABORTED);
 }
 
@@ -313,4 +345,19 @@ const uint64_t *eplb_executor_core_generations(const struct eplb_executor_core *
 const int32_t *eplb_executor_core_tables(const struct eplb_executor_core *core)
 {
     return core->tables;
+}
+
+const uint64_t *eplb_executor_core_ran_versions(const struct eplb_executor_core *core)
+{
+    return core->ran_versions;
+}
+
+const uint64_t *eplb_executor_core_versions(const struct eplb_executor_core *core)
+{
+    return core->versions;
+}
+
+const int32_t *eplb_executor_core_replica_weights(const struct eplb_executor_core *core)
+{
+    return core->replica_weights;
 }

@@ -4,10 +4,10 @@
  * The executor core: one worker's side of the protocol. Pure: (event, time) in, actions out. The
  * transfer core is a part of it.
  *
- * start_step takes, in this order: activation, then prepare. A worker holds at most two finished
- * plans, by token; beside them one may be running and one queued, because the background thread
- * has depth one: the newest prepare replaces one that has not begun, and a superseded token's
- * result is discarded.
+ * start_step takes, in this order: activation, then weights, then prepare. A worker holds at most two
+ * finished plans, by token; beside them one may be running and one queued, because the background thread has
+ * depth one: the newest prepare replaces one that has not begun, and a superseded token's result is
+ * discarded.
  *
  * Hooks, posts and votes are actions; their results come back as events. The background thread's
  * events (PREPARE_BEGAN, PREPARED) make no actions, so they may come between any two actions of the
@@ -24,8 +24,10 @@
 struct eplb_executor_core_params {
     struct eplb_shape shape;
     int32_t ep_rank;
-    const int32_t *initial;   /* [L][num_slots] legal, generation 0; NULL: the initial placement */
-    const int32_t *layer_ids; /* [L] names of the layers in sentences, copied; NULL: 0, 1, ... */
+    const int32_t *initial;         /* [L][num_slots] legal, generation 0; NULL: the initial placement */
+    const int32_t *initial_weights; /* [L][num_slots] of it, version 0; NULL: equal ones */
+    bool takes_weights;             /* the model spreads tokens by weight: updates are not ignored */
+    const int32_t *layer_ids;       /* [L] names of the layers in sentences, copied; NULL: 0, 1, ... */
     int64_t expert_bytes;
     struct eplb_transfer_limits limits;
 };
@@ -59,6 +61,8 @@ enum eplb_executor_action_type {
     EPLB_EXECUTOR_MATERIALISE, /* plan: call start_expert_weight_transfer, then feed MATERIALISED */
     EPLB_EXECUTOR_TRANSFER,    /* transfer: post, cancel, vote, abort the record */
     EPLB_EXECUTOR_UPDATE,      /* plan, commit: call update_expert_weight */
+    EPLB_EXECUTOR_WEIGHTS,     /* layer: call update_replica_weights with what it runs under now */
+    EPLB_EXECUTOR_REFUSED,     /* layer: a weight update that is not legal for its placement was left out */
 };
 
 struct eplb_executor_action {
@@ -67,9 +71,13 @@ struct eplb_executor_action {
     struct eplb_activation_token token; /* TRANSFER, UPDATE: which attempt */
     struct eplb_transfer_action transfer;
     bool commit;
+    int32_t layer; /* WEIGHTS, REFUSED */
 };
 
-/** Allocates the core in one block: plans, transfer, tables. EPLB_NO_MEMORY or OK. */
+/**
+ * Allocates the core in one block: plans, transfer, tables. OK; EPLB_NO_MEMORY; EPLB_INVALID for initial
+ * weights that are not legal.
+ */
 enum eplb_status eplb_executor_core_create(const struct eplb_executor_core_params *params,
                                            struct eplb_executor_core **core, struct eplb_error *error);
 void eplb_executor_core_destroy(struct eplb_executor_core *core);
@@ -125,5 +133,12 @@ const uint64_t *eplb_executor_core_ran_generations(const struct eplb_executor_co
 /** The generation each layer's next forward runs under, [L], and its table [L][num_slots]. */
 const uint64_t *eplb_executor_core_generations(const struct eplb_executor_core *core);
 const int32_t *eplb_executor_core_tables(const struct eplb_executor_core *core);
+
+/** The version of the replica weights that each layer's last forward ran under, [L]. */
+const uint64_t *eplb_executor_core_ran_versions(const struct eplb_executor_core *core);
+
+/** That of each layer's next forward, or of the one that has begun, [L], and the weights [L][num_slots]. */
+const uint64_t *eplb_executor_core_versions(const struct eplb_executor_core *core);
+const int32_t *eplb_executor_core_replica_weights(const struct eplb_executor_core *core);
 
 #endif

@@ -20,6 +20,8 @@ static enum eplb_reason judge(const struct eplb_executor_core *core, const struc
         return EPLB_REASON_WRONG_LENGTH;
     if (eplb_placement_check(&core->shape, command->expert_ids, NULL) != EPLB_OK)
         return EPLB_REASON_ILLEGAL_TABLE;
+    if (!eplb_executor_weights_legal(core, command))
+        return EPLB_REASON_ILLEGAL_WEIGHTS;
     return eplb_executor_judge_base(core, command->prepare_layer_id, command->base_generation,
                                     command->base_hash);
 }
@@ -58,6 +60,7 @@ void eplb_executor_prepare_take(struct eplb_executor_core *core, const struct ep
     place->plan.base_hash = command->base_hash;
     place->plan.weights_epoch = weights_epoch;
     memcpy(place->plan.expert_ids, command->expert_ids, bytes);
+    eplb_executor_weights_plan(core, command, &place->plan);
     memcpy(place->base_ids, eplb_executor_table(core, command->prepare_layer_id), bytes);
     eplb_place_enter(place, PLACE_QUEUED);
     set_level(core, command->prepare_token, EPLB_PREPARE_RUNNING, EPLB_REASON_NONE);

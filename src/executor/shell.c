@@ -3,6 +3,7 @@
 #include "executor/shell.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 
 #include "base/arena.h"
 #include "base/assert.h"
@@ -38,8 +39,9 @@ struct eplb_log_value eplb_executor_ms(int64_t ns)
 
 static enum eplb_status check_hooks(const struct eplb_model_hooks *hooks, struct eplb_error *error)
 {
-    if (hooks == NULL || hooks->size < sizeof *hooks)
-        EPLB_FAIL(EPLB_INVALID, "an executor needs a table of model hooks of %zu bytes", sizeof *hooks);
+    const size_t least = offsetof(struct eplb_model_hooks, update_replica_weights);
+    if (hooks == NULL || hooks->size < least)
+        EPLB_FAIL(EPLB_INVALID, "an executor needs a table of model hooks of at least %zu bytes", least);
     const char *lacking = hooks->prepare_expert_weight == NULL          ? "prepare_expert_weight"
                           : hooks->start_expert_weight_transfer == NULL ? "start_expert_weight_transfer"
                           : hooks->update_expert_weight == NULL         ? "update_expert_weight"
@@ -146,6 +148,9 @@ static enum eplb_status create_core(struct eplb_executor *executor, const struct
         .shape = params->shape,
         .ep_rank = params->ep_rank,
         .initial = params->initial,
+        .initial_weights = params->initial_weights,
+        .takes_weights =
+            params->hooks->size >= sizeof *params->hooks && params->hooks->update_replica_weights != NULL,
         .layer_ids = params->layer_ids,
         .expert_bytes = eplb_weights_expert_bytes(params->weights),
         .limits = {.chunk_bytes = params->transfer_chunk_bytes,
@@ -189,6 +194,7 @@ enum eplb_status eplb_executor_create(const struct eplb_executor_params *params,
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for an executor");
     created->params = *params;
     created->params.initial = NULL;
+    created->params.initial_weights = NULL;
     created->params.layer_ids = NULL;
     created->heartbeat_at = eplb_executor_now(created);
     created->last_output_at = -1;
@@ -333,6 +339,7 @@ enum eplb_status eplb_executor_output(struct eplb_executor *executor, const int6
                                           .slots_per_rank = shape->slots_per_rank,
                                           .prefix = prefix,
                                           .generations = eplb_executor_core_ran_generations(executor->core),
+                                          .weight_versions = eplb_executor_core_ran_versions(executor->core),
                                           .levels = levels};
     return EPLB_OK;
 }
@@ -345,6 +352,16 @@ const uint64_t *eplb_executor_generations(const struct eplb_executor *executor)
 const int32_t *eplb_executor_tables(const struct eplb_executor *executor)
 {
     return eplb_executor_core_tables(executor->core);
+}
+
+const uint64_t *eplb_executor_weight_versions(const struct eplb_executor *executor)
+{
+    return eplb_executor_core_versions(executor->core);
+}
+
+const int32_t *eplb_executor_replica_weights(const struct eplb_executor *executor)
+{
+    return eplb_executor_core_replica_weights(executor->core);
 }
 
 /* --------------------------------------------------------------------------------------- stop */

@@ -54,9 +54,9 @@ static void prepare(struct eplb_executor *executor, struct eplb_layer_plan *plan
 static void log_heartbeat(const struct eplb_executor *executor, const char *name,
                           const struct path_numbers *path, int64_t sample_age_ns)
 {
-    EPLB_LOG(executor->params.log, HEARTBEAT, EPLB_VALUE_TEXT(name),
-             EPLB_VALUE_INT(executor->params.ep_rank), EPLB_VALUE_INT(path->ok), EPLB_VALUE_INT(path->failed),
-             EPLB_VALUE_INT(path->completed), EPLB_VALUE_INT(path->timed_out),
+    EPLB_LOG(executor->params.log, HEARTBEAT, EPLB_VALUE_TEXT(name), EPLB_VALUE_INT(executor->params.ep_rank),
+             EPLB_VALUE_INT(path->ok), EPLB_VALUE_INT(path->failed), EPLB_VALUE_INT(path->completed),
+             EPLB_VALUE_INT(path->timed_out),
              EPLB_VALUE_REAL(sample_age_ns < 0 ? -1.0 : (double)sample_age_ns / 1e9),
              EPLB_VALUE_INT(path->last_token));
 }

@@ -3,6 +3,7 @@
 #include "executor/shell.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/assert.h"
 #include "base/error.h"
@@ -78,6 +79,28 @@ static void update(struct eplb_executor *executor, const struct eplb_layer_plan 
     executor->activation.activation_ns = eplb_executor_now(executor) - start;
 }
 
+/** The rows are this thread's: they change in start_step and finish_step only. */
+static void update_weights(struct eplb_executor *executor, int32_t layer)
+{
+    const struct eplb_model_hooks *hooks = executor->params.hooks;
+    const struct eplb_executor_core *core = executor->core;
+    size_t row = (size_t)layer * (size_t)executor->params.shape.num_slots;
+    enter_hook(executor, "update_replica_weights", layer);
+    hooks->update_replica_weights(hooks->context, layer, eplb_executor_core_generations(core)[layer],
+                                  eplb_executor_core_versions(core)[layer],
+                                  eplb_executor_core_replica_weights(core) + row);
+    enter_hook(executor, NULL, 0);
+}
+
+static void warn_of_weights(const struct eplb_executor *executor, int32_t layer)
+{
+    char message[EPLB_ERROR_TEXT];
+    snprintf(message, sizeof message,
+             "rank %d, layer %d: a weight update is not legal for the placement; it is left out",
+             executor->params.ep_rank, eplb_executor_layer_id(executor, layer));
+    EPLB_LOG(executor->params.log, WARNING, EPLB_VALUE_TEXT(message));
+}
+
 /** An activation's last word, once it is resolved. */
 static void log_update(struct eplb_executor *executor)
 {
@@ -124,6 +147,12 @@ static void act(struct eplb_executor *executor, const struct eplb_executor_actio
         break;
     case EPLB_EXECUTOR_UPDATE:
         update(executor, action->plan, action->commit);
+        break;
+    case EPLB_EXECUTOR_WEIGHTS:
+        update_weights(executor, action->layer);
+        break;
+    case EPLB_EXECUTOR_REFUSED:
+        warn_of_weights(executor, action->layer);
         break;
     }
 }

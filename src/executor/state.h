@@ -30,7 +30,7 @@ struct place {
 };
 
 /* Two finished, one running, one queued. */
-enum { NUM_PLACES = EPLB_MAX_PLANS, MAX_ACTIONS = 4 };
+enum { NUM_PLACES = EPLB_MAX_PLANS, MAX_ACTIONS = 4 + EPLB_MAX_WEIGHT_UPDATES };
 
 /** The activation that is under way, or the last one. */
 struct attempt {
@@ -49,6 +49,11 @@ struct eplb_executor_core {
     uint64_t *generations;     /* [L] */
     uint64_t *ran_generations; /* [L] when the last forward began */
     uint64_t *hashes;          /* [L] of the tables */
+    int32_t *replica_weights;  /* [L][num_slots] of the tables' slots */
+    uint64_t *versions;        /* [L] of the replica weights, from 0 in each generation */
+    uint64_t *ran_versions;    /* [L] that the last forward ran under */
+    bool takes_weights;
+    int32_t *weight_sums; /* [num_experts] scratch */
     uint64_t seq;
     struct eplb_worker_levels levels;
 
@@ -67,6 +72,13 @@ static inline int32_t *eplb_executor_table(struct eplb_executor_core *core, int3
 {
     EPLB_ASSERT(layer >= 0 && layer < core->shape.num_layers);
     return core->tables + (size_t)layer * (size_t)core->shape.num_slots;
+}
+
+/** A layer's part of the replica weights of all layers. */
+static inline int32_t *eplb_executor_weights_row(struct eplb_executor_core *core, int32_t layer)
+{
+    EPLB_ASSERT(layer >= 0 && layer < core->shape.num_layers);
+    return core->replica_weights + (size_t)layer * (size_t)core->shape.num_slots;
 }
 
 /* core.c */
@@ -108,6 +120,21 @@ void eplb_executor_prepare_began(struct eplb_executor_core *core, struct eplb_pr
 
 /** The background thread is done. */
 void eplb_executor_prepare_done(struct eplb_executor_core *core, struct eplb_prepare_token token, bool ok);
+
+/* weights.c */
+
+/** Takes a command's weight updates: those of the generation that the layer runs, above its version. */
+void eplb_executor_weights_take(struct eplb_executor_core *core, const struct eplb_command *command);
+
+/** Whether the weights that come with a command's legal table are legal, or none do. */
+bool eplb_executor_weights_legal(const struct eplb_executor_core *core, const struct eplb_command *command);
+
+/** Fills a plan's replica weights from its command; equal ones when it has none. */
+void eplb_executor_weights_plan(struct eplb_executor_core *core, const struct eplb_command *command,
+                                struct eplb_layer_plan *plan);
+
+/** The layer's switch: the plan's weights take force, as version 0. */
+void eplb_executor_weights_switch(struct eplb_executor_core *core, const struct eplb_layer_plan *plan);
 
 /* activation.c */
 

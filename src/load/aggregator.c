@@ -71,6 +71,10 @@ static void take_windows(struct eplb_arena *arena, struct eplb_aggregator *layou
         layout->logical[i] = eplb_arena_take(arena, layers * experts, sizeof(int64_t));
     for (int i = 0; i < PHYSICAL_PLACES; i++)
         layout->physical[i] = eplb_arena_take(arena, layers * slots, sizeof(int64_t));
+    for (int i = 0; i < 2; i++)
+        layout->parts[i].loads =
+            eplb_arena_take(arena, EPLB_WINDOW_PARTS * layers, experts * sizeof(int64_t));
+    layout->recent = eplb_arena_take(arena, layers * experts, sizeof(int64_t));
     layout->totals = eplb_arena_take(arena, layers, sizeof(eplb_u128));
     layout->rank_had_rows = eplb_arena_take(arena, (size_t)layout->shape.ep_size, 1);
 }
@@ -78,7 +82,7 @@ static void take_windows(struct eplb_arena *arena, struct eplb_aggregator *layou
 static struct eplb_aggregator *lay_out(struct eplb_arena *arena, const struct eplb_shape *shape,
                                        int32_t overlap)
 {
-    struct eplb_aggregator layout = {.shape = *shape, .num_older = overlap + 1};
+    struct eplb_aggregator layout = {.shape = *shape, .num_older = overlap + 1, .recent_keep = -1};
     size_t layers = (size_t)shape->num_layers;
     size_t slots = (size_t)shape->num_slots;
     struct eplb_aggregator *aggregator = eplb_arena_take(arena, 1, sizeof *aggregator);
@@ -86,6 +90,8 @@ static struct eplb_aggregator *lay_out(struct eplb_arena *arena, const struct ep
     layout.generations = eplb_arena_take(arena, layers, sizeof(uint64_t));
     layout.first_generations = eplb_arena_take(arena, layers, sizeof(uint64_t));
     layout.closed_generations = eplb_arena_take(arena, layers, sizeof(uint64_t));
+    layout.weight_versions = eplb_arena_take(arena, layers, sizeof(uint64_t));
+    layout.closed_weight_versions = eplb_arena_take(arena, layers, sizeof(uint64_t));
     layout.active = eplb_arena_take(arena, layers * slots, sizeof(int32_t));
     layout.closed_table = eplb_arena_take(arena, layers * slots, sizeof(int32_t));
     layout.older = eplb_arena_take(arena, layers * slots, (size_t)layout.num_older * sizeof(int32_t));
@@ -119,21 +125,24 @@ static void point_windows(struct eplb_aggregator *aggregator, uint64_t closed_sa
                                             .logical = aggregator->logical[place(open, LOGICAL_PLACES)],
                                             .physical = aggregator->physical[place(open, PHYSICAL_PLACES)],
                                             .expert_ids = aggregator->active,
-                                            .generations = aggregator->generations};
+                                            .generations = aggregator->generations,
+                                            .weight_versions = aggregator->weight_versions};
     aggregator->closed =
         (struct eplb_window){.size = sizeof(struct eplb_window),
                              .logical = aggregator->logical[place(closed, LOGICAL_PLACES)],
                              .physical = aggregator->physical[place(closed, PHYSICAL_PLACES)],
                              .expert_ids = aggregator->closed_table,
                              .generations = aggregator->closed_generations,
-                             .num_samples = closed_samples};
+                             .num_samples = closed_samples,
+                             .weight_versions = aggregator->closed_weight_versions};
 }
 
 static void remember_tables(struct eplb_aggregator *aggregator)
 {
     memcpy(aggregator->closed_table, aggregator->active, table_length(aggregator) * sizeof(int32_t));
-    memcpy(aggregator->closed_generations, aggregator->generations,
-           (size_t)aggregator->shape.num_layers * sizeof(uint64_t));
+    size_t bytes = (size_t)aggregator->shape.num_layers * sizeof(uint64_t);
+    memcpy(aggregator->closed_generations, aggregator->generations, bytes);
+    memcpy(aggregator->closed_weight_versions, aggregator->weight_versions, bytes);
 }
 
 static void start(struct eplb_aggregator *aggregator, const int32_t *expert_ids, const uint64_t *generations)
@@ -146,6 +155,7 @@ static void start(struct eplb_aggregator *aggregator, const int32_t *expert_ids,
         memcpy(aggregator->first_generations, generations, generation_bytes);
     }
     remember_tables(aggregator);
+    eplb_aggregator_restart_parts(aggregator);
     point_windows(aggregator, 0);
 }
 
@@ -202,6 +212,7 @@ enum eplb_status eplb_aggregator_commit(struct eplb_aggregator *aggregator, int3
     memcpy(older_table(aggregator, layer, generation), active, slots * sizeof *active);
     memcpy(active, expert_ids, slots * sizeof *active);
     aggregator->generations[layer] = generation + 1;
+    aggregator->weight_versions[layer] = 0;
     EPLB_ASSERT(eplb_aggregator_table(aggregator, layer, generation) != NULL);
     if (!EPLB_PLANTED(WINDOW_NOT_CLEARED))
         memset(eplb_aggregator_physical_row(aggregator, layer), 0, slots * sizeof(int64_t));
@@ -231,6 +242,7 @@ void eplb_aggregator_close_window(struct eplb_aggregator *aggregator)
     remember_tables(aggregator);
     aggregator->num_closed++;
     point_windows(aggregator, aggregator->open.num_samples);
+    eplb_aggregator_restart_parts(aggregator);
     memset(eplb_aggregator_logical_row(aggregator, 0), 0,
            layers * (size_t)aggregator->shape.num_experts * sizeof(int64_t));
     memset(eplb_aggregator_physical_row(aggregator, 0), 0, table_length(aggregator) * sizeof(int64_t));

@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "load/aggregator.h"
 #include "load/prefix.h"
 
@@ -26,6 +27,27 @@ static enum eplb_status check_report(const struct eplb_shape *shape, const struc
     return EPLB_OK;
 }
 
+static uint64_t version_of(const struct eplb_rank_report *report, int32_t layer)
+{
+    return report->weight_versions == NULL ? 0 : report->weight_versions[layer];
+}
+
+static enum eplb_status compare_versions(const struct eplb_aggregator *aggregator,
+                                         const struct eplb_sample *sample, int32_t first, int32_t rank,
+                                         struct eplb_error *error)
+{
+    const struct eplb_rank_report *a = &sample->ranks[first];
+    const struct eplb_rank_report *b = &sample->ranks[rank];
+    for (int32_t l = 0; l < aggregator->shape.num_layers; l++)
+        if (version_of(a, l) != version_of(b, l))
+            EPLB_FAIL(EPLB_INCONSISTENT,
+                      "layer %d: rank %d ran the forward under weight version %llu, rank %d under weight "
+                      "version %llu",
+                      aggregator->layer_ids[l], first, (unsigned long long)version_of(a, l), rank,
+                      (unsigned long long)version_of(b, l));
+    return EPLB_OK;
+}
+
 static enum eplb_status compare_generations(const struct eplb_aggregator *aggregator,
                                             const struct eplb_sample *sample, int32_t first, int32_t rank,
                                             struct eplb_error *error)
@@ -34,7 +56,7 @@ static enum eplb_status compare_generations(const struct eplb_aggregator *aggreg
     const uint64_t *expected = sample->ranks[first].generations;
     const uint64_t *actual = sample->ranks[rank].generations;
     if (memcmp(expected, actual, (size_t)num_layers * sizeof *actual) == 0)
-        return EPLB_OK;
+        return compare_versions(aggregator, sample, first, rank, error);
     int32_t l = 0;
     while (expected[l] == actual[l])
         l++;
@@ -190,10 +212,32 @@ static void add_physical(int64_t *restrict physical, const int64_t *restrict cou
         physical[p] += counts[p];
 }
 
-/* Returns the rows added to the logical load. */
-static eplb_u128 apply(struct eplb_aggregator *aggregator, const uint64_t *generations)
+/*
+ * The physical load is that of one table under one set of weights: the first sample of a higher version
+ * restarts it, and one of a lower version is no part of it.
+ */
+static void apply_physical(struct eplb_aggregator *aggregator, int32_t layer, uint64_t version,
+                           const int64_t *counts)
 {
     size_t slots = (size_t)aggregator->shape.num_slots;
+    int64_t *physical = eplb_aggregator_physical_row(aggregator, layer);
+    uint64_t *newest = &aggregator->weight_versions[layer];
+    EPLB_ASSERT(layer >= 0 && layer < aggregator->shape.num_layers);
+    if (version > *newest) {
+        if (!EPLB_PLANTED(WINDOW_OF_TWO_VERSIONS))
+            memset(physical, 0, slots * sizeof *physical);
+        *newest = version;
+    }
+    if (version == *newest)
+        add_physical(physical, counts, slots);
+}
+
+/* Returns the rows added to the logical load. */
+static eplb_u128 apply(struct eplb_aggregator *aggregator, const struct eplb_rank_report *report)
+{
+    const uint64_t *generations = report->generations;
+    size_t slots = (size_t)aggregator->shape.num_slots;
+    int64_t *part = eplb_aggregator_begin_part(aggregator);
     eplb_u128 added = 0;
     for (int32_t l = 0; l < aggregator->shape.num_layers; l++) {
         const int32_t *table = eplb_aggregator_table(aggregator, l, generations[l]);
@@ -201,8 +245,11 @@ static eplb_u128 apply(struct eplb_aggregator *aggregator, const uint64_t *gener
         if (table == NULL)
             continue;
         add_logical(eplb_aggregator_logical_row(aggregator, l), table, counts, slots);
+        add_logical(part + (size_t)l * (size_t)aggregator->shape.num_experts, table, counts, slots);
         if (generations[l] == aggregator->generations[l])
-            add_physical(eplb_aggregator_physical_row(aggregator, l), counts, slots);
+            apply_physical(aggregator, l, version_of(report, l), counts);
+        if (aggregator->recent_keep >= 0)
+            eplb_aggregator_add_recent(aggregator, l, table, counts);
         EPLB_ASSERT(generations[l] <= aggregator->generations[l]);
         aggregator->totals[l] += aggregator->sample_totals[l];
         added += aggregator->sample_totals[l];
@@ -224,7 +271,7 @@ static enum eplb_status add(struct eplb_aggregator *aggregator, const struct epl
     const uint64_t *generations = sample->ranks[0].generations;
     EPLB_TRY(decode(aggregator, sample, error));
     EPLB_TRY(check_room(aggregator, generations, error));
-    eplb_u128 added = apply(aggregator, generations);
+    eplb_u128 added = apply(aggregator, &sample->ranks[0]);
     aggregator->counters.taken++;
     aggregator->open.num_samples++;
     result->taken = 1;

@@ -21,11 +21,14 @@ static bool still_worth_it(struct eplb_manager_core *core, int64_t now)
         return true;
     const struct eplb_window *window = eplb_aggregator_open(core->aggregator);
     size_t row = eplb_manager_row(core, preparing->layer);
-    struct eplb_benefit benefit = eplb_gate(
-        &core->shape, eplb_planner_active(core->planner) + row, eplb_planner_candidates(core->planner) + row,
-        window->logical + (size_t)preparing->layer * (size_t)core->shape.num_experts, window->physical + row,
-        core->params.min_peak_load_improvement, core->replicas);
-    return benefit.publish;
+    const struct eplb_gate_routing routing = {core->params.replica_routing,
+                                              eplb_planner_weights(core->planner) + row};
+    return eplb_gate_routed(&core->shape, &routing, eplb_planner_active(core->planner) + row,
+                            eplb_planner_candidates(core->planner) + row,
+                            window->logical + (size_t)preparing->layer * (size_t)core->shape.num_experts,
+                            window->physical + row, core->params.min_peak_load_improvement,
+                            core->gate_scratch)
+        .publish;
 }
 
 static void begin(struct eplb_manager_core *core)
@@ -109,6 +112,7 @@ static void commit(struct eplb_manager_core *core, int64_t now)
     count_moves(core, layer);
     core->activating.layer = EPLB_NO_LAYER;
     eplb_layer_enter(core, layer, LAYER_IDLE);
+    eplb_replica_weights_commit(core, layer);
     eplb_planner_commit_layer(core->planner, layer);
     enum eplb_status status = eplb_aggregator_commit(
         core->aggregator, layer, eplb_planner_active(core->planner) + eplb_manager_row(core, layer), NULL);

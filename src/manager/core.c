@@ -2,6 +2,7 @@
 /* Copyright The eplb authors */
 #include "manager/state.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +11,9 @@
 #include "base/error.h"
 
 enum { HEARTBEAT_SECONDS = 60 };
+
+static_assert(EPLB_HISTORY_WINDOWS <= EPLB_MAX_POLICY_WINDOWS && EPLB_WINDOW_PARTS <= EPLB_MAX_POLICY_WINDOWS,
+              "a policy is told of all windows and pieces that are kept");
 
 struct eplb_manager_action *eplb_manager_act(struct eplb_manager_core *core,
                                              enum eplb_manager_action_type type)
@@ -83,6 +87,10 @@ struct eplb_manager_core_params eplb_manager_core_params_of(const struct eplb_ma
         .first_seq = params->first_seq,
         .initial = params->initial,
         .generations = params->generations,
+        .weight_versions = params->weight_versions,
+        .initial_weights = params->initial_weights,
+        .replica_routing = params->replica_routing,
+        .weights_decay = params->weights_decay,
         .layer_ids = params->layer_ids,
     };
 }
@@ -104,7 +112,8 @@ static struct eplb_manager_core *layout(struct eplb_arena *arena,
     parts.dead = eplb_arena_take(arena, ranks, sizeof *parts.dead);
     parts.last_levels = eplb_arena_take(arena, ranks, sizeof *parts.last_levels);
     parts.reports = eplb_arena_take(arena, ranks, sizeof *parts.reports);
-    parts.replicas = eplb_arena_take(arena, (size_t)params->shape.num_experts, sizeof *parts.replicas);
+    parts.gate_scratch = eplb_arena_take(arena, 1, eplb_gate_routed_scratch(&params->shape));
+    eplb_replica_weights_layout(arena, &params->shape, params->replica_routing, &parts.weights);
     parts.moves = eplb_arena_take(arena, (size_t)params->shape.num_slots, sizeof *parts.moves);
     parts.diff_scratch = eplb_arena_take(arena, 1, eplb_placement_diff_scratch(&params->shape));
     parts.actions = eplb_arena_take(arena, (size_t)parts.max_actions, sizeof *parts.actions);
@@ -126,6 +135,8 @@ static struct eplb_manager_core *layout(struct eplb_arena *arena,
     }
     parts.params.initial = NULL;
     parts.params.generations = NULL;
+    parts.params.weight_versions = NULL;
+    parts.params.initial_weights = NULL;
     *core = parts;
     return core;
 }
@@ -140,6 +151,9 @@ static enum eplb_status check_params(const struct eplb_manager_core_params *para
                   "the update interval must be 0 or more and the timeouts above 0; they are %" PRId64
                   ", %" PRId64 " and %" PRId64 " ns",
                   params->update_interval_ns, params->prepare_timeout_ns, params->transfer_timeout_ns);
+    if ((unsigned)params->replica_routing >= EPLB_NUM_ROUTINGS)
+        EPLB_FAIL(EPLB_INVALID, "the replica routing is %d; allowed is 0 to %d", (int)params->replica_routing,
+                  EPLB_NUM_ROUTINGS - 1);
     if (params->overlap < 0 || params->overlap > 1)
         EPLB_FAIL(EPLB_INVALID, "overlap is %d; allowed is 0 or 1", params->overlap);
     if (params->first_token < 1 || params->first_token > EPLB_MAX_TOKEN / 2 || params->first_seq < 1)
@@ -158,6 +172,7 @@ static enum eplb_status create_parts(struct eplb_manager_core *core,
     planner.shape = params->shape;
     planner.ops = params->ops;
     planner.min_peak_load_improvement = params->min_peak_load_improvement;
+    planner.replica_routing = params->replica_routing;
     planner.initial = params->initial;
     planner.layer_ids = params->layer_ids;
     planner.log = params->policy_log;
@@ -165,7 +180,7 @@ static enum eplb_status create_parts(struct eplb_manager_core *core,
     EPLB_TRY(eplb_aggregator_create(&params->shape, params->overlap, eplb_planner_active(core->planner),
                                     params->generations, params->log, &core->aggregator, error));
     eplb_aggregator_name_layers(core->aggregator, params->layer_ids);
-    return EPLB_OK;
+    return eplb_replica_weights_start(core, params, error);
 }
 
 enum eplb_status eplb_manager_core_create(const struct eplb_manager_core_params *params,
@@ -241,6 +256,7 @@ static bool add_flight(struct eplb_manager_core *core, const struct eplb_manager
     flight->seq = event->seq;
     flight->submitted_at = now;
     flight->warmup = event->warmup;
+    flight->num_carried = 0;
 #if EPLB_TEST_BUILD
     memcpy(flight->generations, eplb_aggregator_open(core->aggregator)->generations,
            (size_t)core->shape.num_layers * sizeof *flight->generations);
@@ -252,10 +268,14 @@ static bool add_flight(struct eplb_manager_core *core, const struct eplb_manager
 static void submit(struct eplb_manager_core *core, const struct eplb_manager_event *event, int64_t now)
 {
     eplb_command_init(&core->command, event->seq);
-    if (add_flight(core, event, now) && allows(event) && core->num_dead == 0) {
+    bool live = add_flight(core, event, now) && core->num_dead == 0;
+    if (live && allows(event)) {
         eplb_activation_hand_out(core, &core->command, now);
         eplb_prepare_hand_out(core, &core->command, now);
     }
+    /* Weights wait for no decode boundary: nothing moves. A capture must not record a change, though. */
+    if (live && !event->warmup)
+        eplb_replica_weights_hand_out(core, &core->flights[core->num_flights - 1], &core->command);
     eplb_manager_act(core, EPLB_MANAGER_COMMAND)->command = &core->command;
 }
 
@@ -273,6 +293,7 @@ static void dropped(struct eplb_manager_core *core, uint64_t seq, int64_t now)
 {
     for (int32_t i = 0; i < core->num_flights; i++)
         if (core->flights[i].seq == seq) {
+            eplb_replica_weights_dropped(core, &core->flights[i]);
             remove_flight(core, i);
             eplb_prepare_dropped(core, seq);
             eplb_activation_dropped(core, seq, now);
@@ -408,6 +429,9 @@ static void dispatch(struct eplb_manager_core *core, const struct eplb_manager_e
     case EPLB_MANAGER_TICK:
         eplb_prepare_judge(core, 0, now);
         break;
+    case EPLB_MANAGER_WEIGHTS_DONE:
+        eplb_replica_weights_done(core, event);
+        break;
     }
 }
 
@@ -417,12 +441,13 @@ void eplb_manager_core_step(struct eplb_manager_core *core, const struct eplb_ma
     EPLB_ASSERT(core->next_action == core->num_actions);
     core->num_actions = 0;
     core->next_action = 0;
-    if (core->stopped && event->type != EPLB_MANAGER_POLICY_DONE)
+    if (core->stopped && event->type != EPLB_MANAGER_POLICY_DONE && event->type != EPLB_MANAGER_WEIGHTS_DONE)
         return;
     dispatch(core, event, now);
     if (core->stopped)
         return;
     eplb_round_start_if_due(core, now);
+    eplb_replica_weights_solve_if_due(core);
     log_heartbeat(core, now);
 }
 
@@ -438,8 +463,18 @@ enum eplb_status eplb_manager_core_run_policy(struct eplb_manager_core *core, st
 {
     EPLB_ASSERT(core->policy_running);
     const struct eplb_window *window = eplb_aggregator_closed(core->aggregator);
-    return eplb_planner_rebalance(core->planner, window->num_samples == 0 ? NULL : window->logical,
-                                  window->physical, error);
+    struct eplb_planner_loads loads;
+    eplb_planner_loads_init(&loads);
+    loads.logical = window->num_samples == 0 ? NULL : window->logical;
+    loads.physical = window->physical;
+    /* The newest window of the history is the one that was closed. */
+    loads.num_history = eplb_aggregator_history_length(core->aggregator) - 1;
+    for (int32_t i = 0; i < loads.num_history; i++)
+        loads.history[i] = eplb_aggregator_history(core->aggregator, i, 0);
+    loads.num_parts = eplb_aggregator_num_parts(core->aggregator);
+    for (int32_t i = 0; i < loads.num_parts; i++)
+        loads.parts[i] = eplb_aggregator_part(core->aggregator, i);
+    return eplb_planner_plan(core->planner, &loads, error);
 }
 
 /* -------------------------------------------------------------------------------------- views */
@@ -484,6 +519,16 @@ const struct eplb_benefit *eplb_manager_core_benefits(const struct eplb_manager_
 const int32_t *eplb_manager_core_candidates(const struct eplb_manager_core *core)
 {
     return eplb_planner_candidates(core->planner);
+}
+
+const uint64_t *eplb_manager_core_versions(const struct eplb_manager_core *core)
+{
+    return core->weights.versions;
+}
+
+const int32_t *eplb_manager_core_replica_weights(const struct eplb_manager_core *core)
+{
+    return core->weights.active;
 }
 
 uint64_t eplb_manager_core_generation(const struct eplb_manager_core *core, int32_t layer)

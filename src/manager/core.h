@@ -17,15 +17,19 @@ struct eplb_manager_core_params {
     struct eplb_shape shape;
     const struct eplb_policy_ops *ops;
     double min_peak_load_improvement;
-    int64_t update_interval_ns;             /* >= 0 */
-    int64_t update_interval_forwards;       /* > 0: the interval in forwards submitted, not in time */
-    int64_t prepare_timeout_ns;             /* > 0 */
-    int64_t transfer_timeout_ns;            /* > 0 */
-    int32_t overlap;                        /* 0 or 1: forwards submitted ahead of the output */
-    uint64_t first_token;                   /* above every token in the workers' levels; >= 1 */
-    uint64_t first_seq;                     /* number of the first forward; >= 1 */
-    const int32_t *initial;                 /* [L][num_slots] or NULL */
-    const uint64_t *generations;            /* [L] of it, as living workers have them; NULL: all 0 */
+    int64_t update_interval_ns;       /* >= 0 */
+    int64_t update_interval_forwards; /* > 0: the interval in forwards submitted, not in time */
+    int64_t prepare_timeout_ns;       /* > 0 */
+    int64_t transfer_timeout_ns;      /* > 0 */
+    int32_t overlap;                  /* 0 or 1: forwards submitted ahead of the output */
+    uint64_t first_token;             /* above every token in the workers' levels; >= 1 */
+    uint64_t first_seq;               /* number of the first forward; >= 1 */
+    const int32_t *initial;           /* [L][num_slots] or NULL */
+    const uint64_t *generations;      /* [L] of it, as living workers have them; NULL: all 0 */
+    const uint64_t *weight_versions;  /* [L] of its replica weights, likewise; NULL: all 0 */
+    const int32_t *initial_weights;   /* [L][num_slots] likewise; NULL: equal ones */
+    enum eplb_replica_routing replica_routing;
+    double weights_decay;                   /* what a sample leaves of the recent load */
     const int32_t *layer_ids;               /* [L] or NULL */
     const struct eplb_log_sink *log;        /* lines of events */
     const struct eplb_log_sink *policy_log; /* lines of the policy run, from whichever thread runs it */
@@ -51,6 +55,17 @@ bool eplb_manager_core_next(struct eplb_manager_core *core, struct eplb_manager_
  */
 enum eplb_status eplb_manager_core_run_policy(struct eplb_manager_core *core, struct eplb_error *error);
 
+/**
+ * Solves what SOLVE_WEIGHTS asked for: best splits of the recent load, the worst layer first, until all are
+ * solved that new weights may help, or the budget is spent. Touches only what was laid by for it, which no
+ * event touches until WEIGHTS_DONE: may run in another thread, beside events and a policy run.
+ *
+ * @return [num_updates] for WEIGHTS_DONE; valid until the next SOLVE_WEIGHTS
+ */
+const struct eplb_weight_update *eplb_manager_core_solve_weights(struct eplb_manager_core *core,
+                                                                 const struct eplb_clock *clock,
+                                                                 int64_t budget_ns, int32_t *num_updates);
+
 void eplb_manager_core_status(const struct eplb_manager_core *core, int64_t now,
                               struct eplb_manager_status *status);
 
@@ -69,6 +84,10 @@ const struct eplb_window *eplb_manager_core_window(const struct eplb_manager_cor
 
 /** The window of the last policy run. */
 const struct eplb_window *eplb_manager_core_closed_window(const struct eplb_manager_core *core);
+
+/** The versions [L] of the replica weights handed out last, and these [L][num_slots]. */
+const uint64_t *eplb_manager_core_versions(const struct eplb_manager_core *core);
+const int32_t *eplb_manager_core_replica_weights(const struct eplb_manager_core *core);
 
 uint64_t eplb_manager_core_generation(const struct eplb_manager_core *core, int32_t layer);
 

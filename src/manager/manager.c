@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The eplb authors */
 /**
- * The shell around the manager core: a lock, a clock, the decision record, and one thread that
- * runs policies and ticks.
+ * The shell around the manager core: a lock, a clock, the decision record, and two threads: one that runs
+ * policies and ticks, and, with adaptive routing, one that solves weights, which a long policy run must not
+ * hold up.
  */
 #include "eplb/manager.h"
 
@@ -27,6 +28,14 @@
 
 enum { COMMAND_TABLES = 2 };
 
+/** A thread of the manager's own, and what it waits for. */
+struct worker {
+    struct eplb_thread thread;
+    bool started;
+    struct eplb_condition wake;
+    bool wanted; /* there is work */
+};
+
 struct eplb_manager {
     struct eplb_manager_core *core;
     struct eplb_shape shape;
@@ -37,15 +46,16 @@ struct eplb_manager {
     struct eplb_metrics *metrics;
     int64_t expert_bytes;
 
+    int64_t solve_budget_ns;
+
     struct eplb_mutex lock; /* everything below */
-    struct eplb_condition wake;
-    struct eplb_thread thread;
+    struct worker policy;   /* the core asked for a policy run */
+    struct worker solver;   /* the core asked for weights; not started unless routing is adaptive */
     bool stopping;
-    bool run_policy;              /* the core asked for a policy run */
     struct eplb_error stop_error; /* status EPLB_OK while the run may go on */
     struct eplb_log_buffer pending;
     struct eplb_log_sink pending_sink;
-    int32_t *tables; /* [COMMAND_TABLES][num_slots] of the last commands */
+    int32_t *tables; /* [COMMAND_TABLES][EPLB_COMMAND_ROWS][num_slots] of the last commands */
     int32_t next_table;
     struct eplb_manager_status counted; /* what the metrics hold already */
 };
@@ -60,21 +70,44 @@ void eplb_manager_params_init(struct eplb_manager_params *params)
                                            .transfer_timeout_seconds = 10,
                                            .first_token = 1,
                                            .first_seq = 1,
+                                           .replica_routing = EPLB_ROUTING_STATIC,
+                                           .weights_decay = 0.97,
+                                           .solve_budget_us = 20000,
                                            .clock = eplb_clock_system()};
 }
 
-/** The command outlives the candidate that it names: another thread may drop that meanwhile. */
+static const int32_t *copy_row(const struct eplb_manager *manager, const int32_t *from, int32_t **room)
+{
+    size_t slots = (size_t)manager->shape.num_slots;
+    int32_t *row = *room;
+    if (from == NULL)
+        return NULL;
+    memcpy(row, from, slots * sizeof *row);
+    *room += slots;
+    return row;
+}
+
+/** The command outlives the candidate and weights that it names: another thread may drop them meanwhile. */
 static void copy_command(struct eplb_manager *manager, const struct eplb_command *from,
                          struct eplb_command *to)
 {
+    int32_t *room =
+        manager->tables + (size_t)manager->next_table * EPLB_COMMAND_ROWS * (size_t)manager->shape.num_slots;
     *to = *from;
-    if (from->expert_ids == NULL)
+    if (from->expert_ids == NULL && from->num_weight_updates == 0)
         return;
-    size_t slots = (size_t)manager->shape.num_slots;
-    int32_t *table = manager->tables + (size_t)manager->next_table * slots;
     manager->next_table = (manager->next_table + 1) % COMMAND_TABLES;
-    memcpy(table, from->expert_ids, slots * sizeof *table);
-    to->expert_ids = table;
+    to->expert_ids = copy_row(manager, from->expert_ids, &room);
+    to->replica_weights = copy_row(manager, from->replica_weights, &room);
+    for (int32_t i = 0; i < from->num_weight_updates; i++)
+        to->weight_updates[i].weights = copy_row(manager, from->weight_updates[i].weights, &room);
+}
+
+/** Called with the lock held. */
+static void want(struct worker *worker)
+{
+    worker->wanted = true;
+    eplb_condition_broadcast(&worker->wake);
 }
 
 static void tell_resolved(struct eplb_manager *manager, const struct eplb_manager_action *action)
@@ -125,8 +158,10 @@ static void act(struct eplb_manager *manager, struct eplb_command *command)
             manager->group->record_abort(manager->group->self, action.token);
             break;
         case EPLB_MANAGER_RUN_POLICY:
-            manager->run_policy = true;
-            eplb_condition_broadcast(&manager->wake);
+            want(&manager->policy);
+            break;
+        case EPLB_MANAGER_SOLVE_WEIGHTS:
+            want(&manager->solver);
             break;
         case EPLB_MANAGER_COMMITTED:
         case EPLB_MANAGER_ABORTED:
@@ -214,16 +249,24 @@ static void run_policy(struct eplb_manager *manager)
     step(manager, &done, NULL, NULL);
 }
 
-/** Waits for a policy run, a stop, or the next tick. Returns whether a policy run is wanted. */
-static bool wait_for_work(struct eplb_manager *manager, bool *stopping)
+static void solve_weights(struct eplb_manager *manager)
 {
-    int64_t deadline = eplb_clock_system()->now(NULL) + TICK_NS;
+    struct eplb_manager_event done = {.type = EPLB_MANAGER_WEIGHTS_DONE};
+    done.weights = eplb_manager_core_solve_weights(manager->core, eplb_clock_system(),
+                                                   manager->solve_budget_ns, &done.num_weights);
+    step(manager, &done, NULL, NULL);
+}
+
+/** Waits for work, a stop, or the deadline. Returns whether there is work. */
+static bool wait_for_work(struct eplb_manager *manager, struct worker *worker, int64_t deadline,
+                          bool *stopping)
+{
     eplb_mutex_lock(&manager->lock);
-    while (!manager->stopping && !manager->run_policy &&
-           eplb_condition_wait_until(&manager->wake, &manager->lock, deadline))
+    while (!manager->stopping && !worker->wanted &&
+           eplb_condition_wait_until(&worker->wake, &manager->lock, deadline))
         continue;
-    bool wanted = manager->run_policy;
-    manager->run_policy = false;
+    bool wanted = worker->wanted;
+    worker->wanted = false;
     *stopping = manager->stopping;
     eplb_mutex_unlock(&manager->lock);
     return wanted;
@@ -235,11 +278,20 @@ static void work(void *argument)
     const struct eplb_manager_event tick = {.type = EPLB_MANAGER_TICK};
     bool stopping = false;
     while (!stopping) {
-        if (wait_for_work(manager, &stopping))
+        if (wait_for_work(manager, &manager->policy, eplb_clock_system()->now(NULL) + TICK_NS, &stopping))
             run_policy(manager);
         else if (!stopping)
             step(manager, &tick, NULL, NULL);
     }
+}
+
+static void solve(void *argument)
+{
+    struct eplb_manager *manager = argument;
+    bool stopping = false;
+    while (!stopping)
+        if (wait_for_work(manager, &manager->solver, INT64_MAX, &stopping))
+            solve_weights(manager);
 }
 
 static enum eplb_status check_params(const struct eplb_manager_params *params, struct eplb_error *error)
@@ -249,6 +301,8 @@ static enum eplb_status check_params(const struct eplb_manager_params *params, s
                   sizeof *params);
     if (params->expert_bytes < 0)
         EPLB_FAIL(EPLB_INVALID, "expert_bytes is %" PRId64 "; it must be 0 or more", params->expert_bytes);
+    if (params->solve_budget_us < 1)
+        EPLB_FAIL(EPLB_INVALID, "solve_budget_us is %d; it must be above 0", params->solve_budget_us);
     if (params->group == NULL || params->clock == NULL || params->clock->now == NULL)
         EPLB_FAIL(EPLB_INVALID, "a manager needs a process group and a clock");
     if (params->observer != NULL && params->observer->size != sizeof *params->observer)
@@ -280,19 +334,44 @@ static enum eplb_status create_core(struct eplb_manager *manager, const struct e
     return eplb_manager_core_create(&core, &manager->core, error);
 }
 
-static enum eplb_status start(struct eplb_manager *manager, struct eplb_error *error)
+static enum eplb_status start_worker(struct eplb_manager *manager, struct worker *worker, const char *name,
+                                     void (*run)(void *), struct eplb_error *error)
+{
+    EPLB_TRY(eplb_condition_init(&worker->wake, error));
+    enum eplb_status status = eplb_thread_start(&worker->thread, name, run, manager, error);
+    worker->started = status == EPLB_OK;
+    if (!worker->started)
+        eplb_condition_destroy(&worker->wake);
+    return status;
+}
+
+static void stop_workers(struct eplb_manager *manager)
+{
+    struct worker *workers[] = {&manager->policy, &manager->solver};
+    eplb_mutex_lock(&manager->lock);
+    manager->stopping = true;
+    eplb_mutex_unlock(&manager->lock);
+    for (size_t i = 0; i < sizeof workers / sizeof *workers; i++) {
+        if (!workers[i]->started)
+            continue;
+        eplb_condition_broadcast(&workers[i]->wake);
+        eplb_thread_join(&workers[i]->thread);
+    }
+    for (size_t i = 0; i < sizeof workers / sizeof *workers; i++)
+        if (workers[i]->started)
+            eplb_condition_destroy(&workers[i]->wake);
+}
+
+static enum eplb_status start(struct eplb_manager *manager, enum eplb_replica_routing routing,
+                              struct eplb_error *error)
 {
     EPLB_TRY(eplb_mutex_init(&manager->lock, error));
-    enum eplb_status status = eplb_condition_init(&manager->wake, error);
-    if (status != EPLB_OK)
-        goto undo_lock;
-    status = eplb_thread_start(&manager->thread, "eplb-manager", work, manager, error);
-    if (status != EPLB_OK)
-        goto undo_wake;
-    return EPLB_OK;
-undo_wake:
-    eplb_condition_destroy(&manager->wake);
-undo_lock:
+    enum eplb_status status = start_worker(manager, &manager->policy, "eplb-manager", work, error);
+    if (status == EPLB_OK && routing == EPLB_ROUTING_ADAPTIVE)
+        status = start_worker(manager, &manager->solver, "eplb-weights", solve, error);
+    if (status == EPLB_OK)
+        return EPLB_OK;
+    stop_workers(manager);
     eplb_mutex_destroy(&manager->lock);
     return status;
 }
@@ -318,15 +397,17 @@ enum eplb_status eplb_manager_create(const struct eplb_manager_params *params, s
     created->observer = params->observer;
     created->metrics = params->metrics;
     created->expert_bytes = params->expert_bytes;
+    created->solve_budget_ns = params->solve_budget_us * INT64_C(1000);
     created->pending_sink = eplb_log_buffer_sink(&created->pending);
-    created->tables = calloc(COMMAND_TABLES * (size_t)params->shape.num_slots, sizeof *created->tables);
+    created->tables =
+        calloc(COMMAND_TABLES * EPLB_COMMAND_ROWS * (size_t)params->shape.num_slots, sizeof *created->tables);
     enum eplb_status status = created->tables != NULL
                                   ? create_core(created, params, error)
                                   : eplb_fail(error, EPLB_NO_MEMORY, "no memory for a manager's commands");
     if (status == EPLB_OK && params->observer != NULL && params->observer->start != NULL)
         params->observer->start(params->observer->context, params);
     if (status == EPLB_OK)
-        status = start(created, error);
+        status = start(created, params->replica_routing, error);
     if (status != EPLB_OK) {
         release(created);
         return status;
@@ -339,12 +420,7 @@ void eplb_manager_destroy(struct eplb_manager *manager)
 {
     if (manager == NULL)
         return;
-    eplb_mutex_lock(&manager->lock);
-    manager->stopping = true;
-    eplb_mutex_unlock(&manager->lock);
-    eplb_condition_broadcast(&manager->wake);
-    eplb_thread_join(&manager->thread);
-    eplb_condition_destroy(&manager->wake);
+    stop_workers(manager);
     eplb_mutex_destroy(&manager->lock);
     release(manager);
 }

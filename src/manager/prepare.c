@@ -40,6 +40,8 @@ void eplb_prepare_hand_out(struct eplb_manager_core *core, struct eplb_command *
     command->base_hash = eplb_placement_hash(&core->shape, eplb_planner_active(core->planner) + row);
     command->expert_ids = eplb_planner_candidates(core->planner) + row;
     command->num_expert_ids = core->shape.num_slots;
+    if (eplb_replica_weights_come_with_tables(core))
+        command->replica_weights = eplb_planner_weights(core->planner) + row;
 }
 
 void eplb_prepare_report(struct eplb_manager_core *core, int32_t rank, uint64_t seq,

@@ -9,6 +9,7 @@ static struct eplb_rank_report report_of(struct eplb_manager_core *core,
 {
     struct eplb_rank_report report = {.prefix = output->prefix,
                                       .generations = output->generations,
+                                      .weight_versions = output->weight_versions,
                                       .num_layers = output->num_layers,
                                       .slots_per_rank = output->slots_per_rank};
     (void)core;
@@ -23,6 +24,7 @@ static struct eplb_rank_report report_of(struct eplb_manager_core *core,
 static void note_taken(struct eplb_manager_core *core, int64_t counted_rows, int64_t now)
 {
     core->sample_since_run = true;
+    core->weights.sample_since_solve = core->weights.sample_since_solve || counted_rows > 0;
     core->last_sample_at = now;
     if (counted_rows > 0 && !core->timer_armed)
         eplb_round_arm_timer(core, now);

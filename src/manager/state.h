@@ -51,6 +51,8 @@ struct flight {
     uint64_t seq;
     int64_t submitted_at;
     bool warmup;
+    struct eplb_weight_update carried[EPLB_MAX_WEIGHT_UPDATES]; /* without weights */
+    int32_t num_carried;
 #if EPLB_TEST_BUILD
     uint64_t *generations; /* [L] committed ones at submission, for a planted bug */
 #endif
@@ -62,6 +64,33 @@ enum { NEVER = -1 };
 struct path_tasks {
     uint64_t ok;
     uint64_t failed;
+};
+
+/** What a solve works on while events go on. */
+struct weights_solve {
+    int64_t *load;                      /* [L][E] */
+    int32_t *tables;                    /* [L][num_slots] */
+    int32_t *active;                    /* [L][num_slots] weights */
+    uint64_t *generations;              /* [L] */
+    double *excess;                     /* [L] */
+    int32_t *solved;                    /* [L][num_slots] */
+    struct eplb_weight_update *updates; /* [num_updates] of L */
+    int32_t num_updates;
+    void *scratch;
+};
+
+/** Replica weights. */
+struct weights {
+    uint64_t *versions; /* [L] handed out last in the layer's generation */
+    int32_t *active;    /* [L][num_slots] of that version */
+    int32_t *queued;    /* [L][num_slots] to be handed out */
+    int32_t *queue;     /* [num_queued] of L layers that have some, in this order */
+    int32_t num_queued;
+    uint8_t *is_queued; /* [L] */
+    int32_t *sums;      /* [E] scratch */
+    bool solving;       /* SOLVE_WEIGHTS was asked for */
+    bool sample_since_solve;
+    struct weights_solve solve;
 };
 
 struct eplb_manager_core {
@@ -85,6 +114,7 @@ struct eplb_manager_core {
 
     struct preparing preparing;
     struct activating activating;
+    struct weights weights;
     uint64_t next_token;
 
     struct flight *flights; /* [max_flights], the first num_flights in use, oldest first */
@@ -96,8 +126,8 @@ struct eplb_manager_core {
     int32_t num_dead;
     struct eplb_worker_levels *last_levels; /* [R] as reported last */
     struct eplb_rank_report *reports;       /* [R] scratch of a sample */
-    int32_t *replicas;                      /* [E] scratch of the gate */
-    struct eplb_move *moves;                /* [num_slots] scratch of a commit */
+    void *gate_scratch;
+    struct eplb_move *moves; /* [num_slots] scratch of a commit */
     void *diff_scratch;
 
     bool stopped;
@@ -214,6 +244,36 @@ void eplb_activation_dropped(struct eplb_manager_core *core, uint64_t seq, int64
 
 /** A rank died: what no rank was given is given up, for the rest the record decides. */
 void eplb_activation_rank_dead(struct eplb_manager_core *core, int64_t now);
+
+/* weights.c */
+
+/** Takes the memory from an arena, which may be measuring. */
+void eplb_replica_weights_layout(struct eplb_arena *arena, const struct eplb_shape *shape,
+                                 enum eplb_replica_routing routing, struct weights *weights);
+
+/** The weights that the workers run at the start. EPLB_INVALID when they are not legal. */
+enum eplb_status eplb_replica_weights_start(struct eplb_manager_core *core,
+                                            const struct eplb_manager_core_params *params,
+                                            struct eplb_error *error);
+
+/** Whether a new table is sent with weights. */
+bool eplb_replica_weights_come_with_tables(const struct eplb_manager_core *core);
+
+/** Asks for a solve when a sample came since the last one. */
+void eplb_replica_weights_solve_if_due(struct eplb_manager_core *core);
+
+/** Takes what was solved: it is handed out with the next commands. */
+void eplb_replica_weights_done(struct eplb_manager_core *core, const struct eplb_manager_event *event);
+
+/** Puts weight updates into a command, of layers that do not activate. Any forward but a warm-up has some. */
+void eplb_replica_weights_hand_out(struct eplb_manager_core *core, struct flight *flight,
+                                   struct eplb_command *command);
+
+/** The command of a forward will not be run. */
+void eplb_replica_weights_dropped(struct eplb_manager_core *core, const struct flight *flight);
+
+/** The layer's candidate is about to be committed: its weights are in force, as version 0. */
+void eplb_replica_weights_commit(struct eplb_manager_core *core, int32_t layer);
 
 /* samples.c */
 

@@ -13,6 +13,7 @@ void eplb_layer_plan_take(struct eplb_arena *arena, const struct eplb_shape *sha
     plan->expert_ids = eplb_arena_take(arena, (size_t)shape->num_slots, sizeof *plan->expert_ids);
     plan->log2phy = eplb_arena_take(arena, (size_t)shape->num_experts, sizeof *plan->log2phy);
     plan->moves = eplb_arena_take(arena, (size_t)shape->num_slots, sizeof *plan->moves);
+    plan->replica_weights = eplb_arena_take(arena, (size_t)shape->num_slots, sizeof *plan->replica_weights);
 }
 
 void eplb_layer_plan_build(struct eplb_layer_plan *plan, const struct eplb_shape *shape, int32_t ep_rank,

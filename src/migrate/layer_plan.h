@@ -15,7 +15,7 @@ void eplb_layer_plan_take(struct eplb_arena *arena, const struct eplb_shape *sha
                           struct eplb_layer_plan *plan);
 
 /**
- * Fills table, moves, map and counts; token, layer, base and epoch are the caller's.
+ * Fills table, moves, map and counts; token, layer, base, epoch and replica weights are the caller's.
  *
  * @param old_ids legal table [num_slots] that the rank runs
  * @param new_ids legal table [num_slots]; may be plan->expert_ids itself

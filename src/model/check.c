@@ -37,15 +37,45 @@ enum eplb_status eplb_model_expected_fingerprints(const struct eplb_model_config
     return EPLB_OK;
 }
 
+/** Compares an expert's replicas in two tables, whatever their weights. */
+static enum eplb_status check_replicas(const struct eplb_route_table *is, const struct eplb_route_table *must,
+                                       int32_t layer, int32_t expert, struct eplb_error *error)
+{
+    int32_t count = is->first[expert + 1] - is->first[expert];
+    int32_t expected = must->first[expert + 1] - must->first[expert];
+    if (count != expected)
+        EPLB_FAIL(EPLB_VERIFY, "layer %d, rank %d: expert %d is mapped to %d slots; it must be %d", layer,
+                  is->source, expert, count, expected);
+    for (int32_t i = 0; i < count; i++) {
+        int32_t slot = is->slots[is->first[expert] + i];
+        int32_t right = must->slots[must->first[expert] + i];
+        if (slot != right)
+            EPLB_FAIL(EPLB_VERIFY, "layer %d, rank %d: expert %d is mapped to slot %d; it must be slot %d",
+                      layer, is->source, expert, slot, right);
+    }
+    return EPLB_OK;
+}
+
 static enum eplb_status check_map(const struct eplb_model *model, int32_t layer, const int32_t *table,
                                   struct eplb_error *error)
 {
-    const int32_t *map = eplb_model_map(model, layer);
-    eplb_log2phy(&model->shape, table, model->ep_rank, 0, model->expected_map);
+    const struct eplb_replicas_params *replicas = &model->replicas.params;
+    const struct eplb_route_params params = {.size = sizeof params,
+                                             .routing = replicas->routing,
+                                             .expert_ids = table,
+                                             .node_of_rank = replicas->node_of_rank};
+    struct eplb_route_table expected;
+    eplb_route_table_init(&expected, &model->shape, model->ep_rank, model->expected_memory);
+    eplb_route_table_set(&expected, &params);
     for (int32_t expert = 0; expert < model->shape.num_experts; expert++)
-        if (map[expert] != model->expected_map[expert])
-            EPLB_FAIL(EPLB_VERIFY, "layer %d, rank %d: expert %d is mapped to slot %d; it must be slot %d",
-                      layer, model->ep_rank, expert, map[expert], model->expected_map[expert]);
+        EPLB_TRY(check_replicas(&eplb_model_replicas(model, layer)->table, &expected, layer, expert, error));
+    for (int32_t slot = 0; slot < model->shape.num_slots; slot++) {
+        int32_t expert = eplb_model_replicas(model, layer)->expert_ids[slot];
+        if (expert != table[slot])
+            EPLB_FAIL(EPLB_VERIFY,
+                      "layer %d, rank %d: slot %d is taken to hold expert %d; it must be expert %d", layer,
+                      model->ep_rank, slot, expert, table[slot]);
+    }
     return EPLB_OK;
 }
 

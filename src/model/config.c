@@ -101,8 +101,9 @@ static enum eplb_status add(const char *what, size_t bytes, int overflow, int64_
 }
 
 enum eplb_status eplb_memory_plan_make(const struct eplb_model_config *config, const struct eplb_shape *shape,
-                                       int32_t max_rows, int32_t num_caches, int fixed,
-                                       struct eplb_memory_plan *plan, struct eplb_error *error)
+                                       enum eplb_replica_routing routing, int32_t max_rows,
+                                       int32_t num_caches, int fixed, struct eplb_memory_plan *plan,
+                                       struct eplb_error *error)
 {
     EPLB_ASSERT(shape->num_layers == config->num_layers && shape->num_experts == config->num_experts);
     EPLB_ASSERT(max_rows >= 1 && num_caches >= 1);
@@ -117,7 +118,7 @@ enum eplb_status eplb_memory_plan_make(const struct eplb_model_config *config, c
     EPLB_TRY(add("staging", arena.used, arena.overflow, &made.staging, &made.total, error));
     size_t cache = eplb_model_kv_bytes(config, num_caches);
     EPLB_TRY(add("KV cache", cache, 0, &made.kv_cache, &made.total, error));
-    size_t activations = eplb_model_activation_bytes(config, shape, max_rows);
+    size_t activations = eplb_model_activation_bytes(config, shape, routing, max_rows);
     EPLB_TRY(add("activations", activations, 0, &made.activations, &made.total, error));
     /* A part of the weights, so the product fits as they did. */
     made.redundant_slots =

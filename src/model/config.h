@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "eplb/placement.h"
+#include "eplb/routing.h"
 #include "eplb/status.h"
 
 /** Largest top_k. */
@@ -42,7 +43,7 @@ int64_t eplb_model_expert_bytes(const struct eplb_model_config *config);
 struct eplb_memory_plan {
     int64_t weights;         /* all of them, redundant slots included */
     int64_t redundant_slots; /* of these, the redundant slots' */
-    int64_t staging; /* 0 when experts never move */
+    int64_t staging;         /* 0 when experts never move */
     int64_t kv_cache;
     int64_t graph_pool;  /* 0 without graphs */
     int64_t activations; /* everything a forward needs, dispatch buffers included */
@@ -52,13 +53,15 @@ struct eplb_memory_plan {
 /**
  * Computes the plan before anything is allocated.
  *
+ * @param routing    how replicas are chosen
  * @param max_rows   rows of one rank's batch
  * @param num_caches sequences of one rank that have a KV cache at a time
  * @param fixed      1: the experts never move, and there is no staging
  * @return EPLB_OK; EPLB_INVALID when a sum does not fit 62 bits
  */
 enum eplb_status eplb_memory_plan_make(const struct eplb_model_config *config, const struct eplb_shape *shape,
-                                       int32_t max_rows, int32_t num_caches, int fixed,
-                                       struct eplb_memory_plan *plan, struct eplb_error *error);
+                                       enum eplb_replica_routing routing, int32_t max_rows,
+                                       int32_t num_caches, int fixed, struct eplb_memory_plan *plan,
+                                       struct eplb_error *error);
 
 #endif

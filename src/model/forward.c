@@ -133,7 +133,7 @@ static enum eplb_status run_experts(struct eplb_model *model, const struct eplb_
                                        .layer = layer,
                                        .generation = batch->generations[layer],
                                        .weights = &model->weights.layers[layer],
-                                       .log2phy = eplb_model_map(model, layer),
+                                       .replicas = eplb_model_replicas(model, layer),
                                        .num_rows = batch->num_rows,
                                        .x = at->h,
                                        .experts = at->experts,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The eplb authors */
-/* How the model's experts move. A plan brings its table, map and moves, so the model keeps nothing with it.
- */
+/* How the model's experts move. With a plan the model keeps the tables that its rows would be routed by. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -11,7 +10,7 @@
 static enum eplb_status prepare_expert_weight(void *context, const struct eplb_layer_plan *plan,
                                               struct eplb_error *error)
 {
-    const struct eplb_model *model = context;
+    struct eplb_model *model = context;
     EPLB_ASSERT(plan->layer >= 0 && plan->layer < model->shape.num_layers);
     for (int32_t expert = 0; expert < model->shape.num_experts; expert++) {
         int32_t slot = plan->log2phy[expert];
@@ -20,6 +19,7 @@ static enum eplb_status prepare_expert_weight(void *context, const struct eplb_l
                       "rank %d, layer %d: the plan's map sends expert %d to slot %d, which does not hold it",
                       model->ep_rank, plan->layer, expert, slot);
     }
+    eplb_replicas_prepare(&model->replicas, plan->place, plan->expert_ids, plan->replica_weights);
     return EPLB_OK;
 }
 
@@ -55,11 +55,18 @@ static void update_expert_weight(void *context, const struct eplb_layer_plan *pl
     if (!commit)
         return;
     eplb_weights_activate(model->registered, plan);
-    memcpy(eplb_model_map(model, plan->layer), plan->log2phy,
-           (size_t)model->shape.num_experts * sizeof *plan->log2phy);
+    eplb_replicas_switch(&model->replicas, plan->layer, plan->place);
 #if EPLB_TEST_BUILD
     spoil_slot(model, plan->layer);
 #endif
+}
+
+static void update_replica_weights(void *context, int32_t layer, uint64_t generation, uint64_t version,
+                                   const int32_t *weights)
+{
+    struct eplb_model *model = context;
+    (void)generation; /* the executor has compared it with the layer's own */
+    eplb_replicas_reweigh(&model->replicas, layer, version, weights);
 }
 
 struct eplb_model_hooks eplb_model_hooks_over(struct eplb_model *model)
@@ -68,5 +75,6 @@ struct eplb_model_hooks eplb_model_hooks_over(struct eplb_model *model)
                                      .context = model,
                                      .prepare_expert_weight = prepare_expert_weight,
                                      .start_expert_weight_transfer = start_expert_weight_transfer,
-                                     .update_expert_weight = update_expert_weight};
+                                     .update_expert_weight = update_expert_weight,
+                                     .update_replica_weights = update_replica_weights};
 }

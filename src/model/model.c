@@ -36,18 +36,20 @@ static void take_rows(struct eplb_arena *arena, const struct eplb_model_config *
 }
 
 static struct eplb_moe_params moe_params(const struct eplb_model_config *config,
-                                         const struct eplb_shape *shape, int32_t max_rows)
+                                         const struct eplb_shape *shape, enum eplb_replica_routing routing,
+                                         int32_t max_rows)
 {
-    return (struct eplb_moe_params){.config = *config, .shape = *shape, .max_rows = max_rows};
+    return (struct eplb_moe_params){
+        .config = *config, .shape = *shape, .max_rows = max_rows, .routing = routing};
 }
 
 /** What a forward needs. The sizes in `parts` are filled, the addresses are not. */
 static void take_activations(struct eplb_arena *arena, struct eplb_model *parts)
 {
     const struct eplb_model_config *config = &parts->config;
-    const struct eplb_moe_params moe = moe_params(config, &parts->shape, parts->max_rows);
+    const struct eplb_replicas_params replicas = parts->replicas.params;
+    const struct eplb_moe_params moe = moe_params(config, &parts->shape, replicas.routing, parts->max_rows);
     size_t layers = (size_t)config->num_layers;
-    size_t experts = (size_t)config->num_experts;
     size_t samples = (size_t)parts->sample_rows;
     struct eplb_activations *at = &parts->activations;
     take_rows(arena, config, parts->max_rows, at);
@@ -55,8 +57,8 @@ static void take_activations(struct eplb_arena *arena, struct eplb_model *parts)
     at->sample_logits = eplb_arena_take(arena, samples, (size_t)config->vocab_size * sizeof(float));
     eplb_attention_take_scratch(arena, config, &parts->attention);
     parts->moe = eplb_moe_take(arena, &moe);
-    parts->log2phy = eplb_arena_take(arena, layers * experts, sizeof *parts->log2phy);
-    parts->expected_map = eplb_arena_take(arena, experts, sizeof *parts->expected_map);
+    eplb_replicas_take(arena, &replicas, &parts->replicas);
+    parts->expected_memory = eplb_arena_take(arena, 1, eplb_route_table_size(&parts->shape));
     parts->prefix =
         eplb_arena_take(arena, layers * (size_t)parts->shape.slots_per_rank, sizeof *parts->prefix);
     parts->work = eplb_arena_take(arena, layers, sizeof *parts->work);
@@ -70,10 +72,11 @@ static void take_caches(struct eplb_arena *arena, struct eplb_model *parts)
 }
 
 static struct eplb_model sizes_of(const struct eplb_model_config *config, const struct eplb_shape *shape,
-                                  int32_t max_rows, int32_t num_caches)
+                                  enum eplb_replica_routing routing, int32_t max_rows, int32_t num_caches)
 {
     return (struct eplb_model){.config = *config,
                                .shape = *shape,
+                               .replicas.params = {.shape = *shape, .routing = routing},
                                .max_rows = max_rows,
                                .num_caches = num_caches,
                                .sample_rows = max_rows < EPLB_SAMPLE_ROWS ? max_rows : EPLB_SAMPLE_ROWS};
@@ -82,7 +85,8 @@ static struct eplb_model sizes_of(const struct eplb_model_config *config, const 
 /* struct | weights | caches, rings | activations */
 static struct eplb_model *lay_out(struct eplb_arena *arena, const struct eplb_model_params *params)
 {
-    struct eplb_model parts = sizes_of(&params->config, &params->shape, params->max_rows, params->num_caches);
+    struct eplb_model parts = sizes_of(&params->config, &params->shape, params->replica_routing,
+                                       params->max_rows, params->num_caches);
     struct eplb_model *model = eplb_arena_take(arena, 1, sizeof *model);
     eplb_model_weights_take(arena, &params->config, params->shape.slots_per_rank, &parts.weights);
     take_caches(arena, &parts);
@@ -93,10 +97,10 @@ static struct eplb_model *lay_out(struct eplb_arena *arena, const struct eplb_mo
 }
 
 size_t eplb_model_activation_bytes(const struct eplb_model_config *config, const struct eplb_shape *shape,
-                                   int32_t max_rows)
+                                   enum eplb_replica_routing routing, int32_t max_rows)
 {
     struct eplb_arena arena;
-    struct eplb_model parts = sizes_of(config, shape, max_rows, 0);
+    struct eplb_model parts = sizes_of(config, shape, routing, max_rows, 0);
     eplb_arena_init(&arena, NULL, 0);
     take_activations(&arena, &parts);
     return arena.overflow ? SIZE_MAX : arena.used;
@@ -141,7 +145,8 @@ static enum eplb_status check_batches(const struct eplb_model_params *params, st
     if (params->max_rows < 1 || params->num_caches < 1)
         EPLB_FAIL(EPLB_INVALID, "a model for %d rows and %d caches; allowed is 1 and more of each",
                   params->max_rows, params->num_caches);
-    const struct eplb_moe_params moe = moe_params(&params->config, &params->shape, params->max_rows);
+    const struct eplb_moe_params moe =
+        moe_params(&params->config, &params->shape, params->replica_routing, params->max_rows);
     int64_t copies = (int64_t)params->max_rows * params->config.top_k;
     int64_t arrivals = eplb_moe_most_arrivals(&moe);
     if (copies > INT32_MAX || arrivals > INT32_MAX)
@@ -150,6 +155,17 @@ static enum eplb_status check_batches(const struct eplb_model_params *params, st
             "with %d rows on each of %d ranks, %lld copies can leave a rank and %lld can arrive; allowed "
             "are 2^31 - 1",
             params->max_rows, params->shape.ep_size, (long long)copies, (long long)arrivals);
+    return EPLB_OK;
+}
+
+static enum eplb_status check_routing(const struct eplb_model_params *params, struct eplb_error *error)
+{
+    if (params->replica_routing < EPLB_ROUTING_STATIC || params->replica_routing > EPLB_ROUTING_BATCH)
+        EPLB_FAIL(EPLB_INVALID, "replica routing %d; allowed is 0 to %d", (int)params->replica_routing,
+                  EPLB_NUM_ROUTINGS - 1);
+    if (params->cost_per_active_slot < 0 || params->cost_per_token < 0)
+        EPLB_FAIL(EPLB_INVALID, "a slot costs %d and a token %d; allowed is 0 and more",
+                  params->cost_per_active_slot, params->cost_per_token);
     return EPLB_OK;
 }
 
@@ -169,6 +185,7 @@ static enum eplb_status check_params(const struct eplb_model_params *params, str
     EPLB_TRY(eplb_model_config_check(&params->config, error));
     EPLB_TRY(check_shape(params, error));
     EPLB_TRY(check_batches(params, error));
+    EPLB_TRY(check_routing(params, error));
     if (params->routes != NULL &&
         (params->routes->size < sizeof *params->routes || params->routes->choose == NULL))
         EPLB_FAIL(EPLB_INVALID, "a model needs a route source table of %zu bytes with choose",
@@ -253,16 +270,44 @@ static enum eplb_status register_weights(struct eplb_model *model, const struct 
 
 /* ----------------------------------------------------------------------------------------- create */
 
-/** Makes the weights and maps of the tables. */
-static void load(struct eplb_model *model, const int32_t *tables)
+static enum eplb_status check_replica_weights(const struct eplb_shape *shape, const int32_t *tables,
+                                              const int32_t *weights, struct eplb_error *error)
 {
-    eplb_model_weights_fill(&model->config, &model->shape, model->ep_rank, tables, &model->weights);
-    for (int32_t layer = 0; layer < model->shape.num_layers; layer++)
-        eplb_log2phy(&model->shape, tables + (size_t)layer * (size_t)model->shape.num_slots, model->ep_rank,
-                     0, eplb_model_map(model, layer));
+    struct eplb_arena arena;
+    struct eplb_error reason;
+    eplb_arena_init(&arena, NULL, 0);
+    (void)eplb_arena_take(&arena, (size_t)shape->num_experts, sizeof(int32_t));
+    int32_t *scratch = eplb_arena_reserve(&arena);
+    if (scratch == NULL)
+        EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the replicas of %d experts", shape->num_experts);
+    enum eplb_status status = EPLB_OK;
+    for (int32_t layer = 0; status == EPLB_OK && layer < shape->num_layers; layer++) {
+        size_t first = (size_t)layer * (size_t)shape->num_slots;
+        status = eplb_weights_check(shape, tables + first, weights + first, scratch, &reason);
+        if (status != EPLB_OK)
+            status = eplb_fail(error, status, "the initial weights of layer %d are not legal: %s", layer,
+                               reason.text);
+    }
+    eplb_arena_free(scratch);
+    return status;
 }
 
-static enum eplb_status load_initial(struct eplb_model *model, struct eplb_error *error)
+/** Makes the experts' weights and the replica tables. */
+static enum eplb_status load(struct eplb_model *model, const int32_t *tables, const int32_t *weights,
+                             struct eplb_error *error)
+{
+    if (weights != NULL)
+        EPLB_TRY(check_replica_weights(&model->shape, tables, weights, error));
+    eplb_model_weights_fill(&model->config, &model->shape, model->ep_rank, tables, &model->weights);
+    for (int32_t layer = 0; layer < model->shape.num_layers; layer++) {
+        size_t first = (size_t)layer * (size_t)model->shape.num_slots;
+        eplb_replicas_set(&model->replicas, layer, tables + first, weights == NULL ? NULL : weights + first);
+    }
+    return EPLB_OK;
+}
+
+static enum eplb_status load_initial(struct eplb_model *model, const int32_t *weights,
+                                     struct eplb_error *error)
 {
     struct eplb_arena arena;
     size_t layers = (size_t)model->shape.num_layers;
@@ -274,20 +319,29 @@ static enum eplb_status load_initial(struct eplb_model *model, struct eplb_error
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the tables of %zu layers with %zu slots", layers, slots);
     for (size_t layer = 0; layer < layers; layer++)
         eplb_placement_initial(&model->shape, tables + layer * slots);
-    load(model, tables);
+    enum eplb_status status = load(model, tables, weights, error);
     eplb_arena_free(tables);
-    return EPLB_OK;
+    return status;
 }
 
 static void init_parts(struct eplb_model *model, const struct eplb_model_params *params)
 {
-    struct eplb_moe_params moe = moe_params(&params->config, &params->shape, params->max_rows);
+    struct eplb_moe_params moe =
+        moe_params(&params->config, &params->shape, params->replica_routing, params->max_rows);
+    const int32_t cost_per_token = params->cost_per_token == 0 ? 1 : params->cost_per_token;
+    const struct eplb_replicas_params replicas = {.shape = params->shape,
+                                                  .ep_rank = params->ep_rank,
+                                                  .routing = params->replica_routing,
+                                                  .node_of_rank = params->node_of_rank};
     model->ep_rank = params->ep_rank;
     model->decode_only_load = params->decode_only_load;
     model->routes = params->routes == NULL ? eplb_route_by_router() : params->routes;
     model->gemm = eplb_gemm();
     model->hooks = eplb_model_hooks_over(model);
+    eplb_replicas_init(&model->replicas, &replicas);
     moe.ep_rank = params->ep_rank;
+    moe.cost_per_active_slot = params->cost_per_active_slot;
+    moe.cost_per_token = cost_per_token;
     moe.group = params->group;
     moe.counter = model->counter;
     moe.clock = params->clock;
@@ -302,9 +356,9 @@ static enum eplb_status fill(struct eplb_model *model, const struct eplb_model_p
     EPLB_TRY(eplb_counter_create(&params->shape, params->ep_rank, &model->counter, error));
     init_parts(model, params);
     if (params->initial == NULL)
-        EPLB_TRY(load_initial(model, error));
+        EPLB_TRY(load_initial(model, params->initial_weights, error));
     else
-        load(model, params->initial);
+        EPLB_TRY(load(model, params->initial, params->initial_weights, error));
     return params->fixed ? EPLB_OK : register_weights(model, params->log, error);
 }
 
@@ -340,12 +394,6 @@ void eplb_model_destroy(struct eplb_model *model)
 
 /* ------------------------------------------------------------------------------------------ views */
 
-int32_t *eplb_model_map(const struct eplb_model *model, int32_t layer)
-{
-    EPLB_ASSERT(layer >= 0 && layer < model->shape.num_layers);
-    return model->log2phy + (size_t)layer * (size_t)model->shape.num_experts;
-}
-
 struct eplb_weights *eplb_model_registered(struct eplb_model *model)
 {
     return model->registered;
@@ -356,9 +404,10 @@ const struct eplb_model_hooks *eplb_model_hooks(const struct eplb_model *model)
     return &model->hooks;
 }
 
-const int32_t *eplb_model_log2phy(const struct eplb_model *model, int32_t layer)
+const struct eplb_replica_layer *eplb_model_replicas(const struct eplb_model *model, int32_t layer)
 {
-    return eplb_model_map(model, layer);
+    EPLB_ASSERT(layer >= 0 && layer < model->shape.num_layers);
+    return &model->replicas.layers[layer];
 }
 
 const int64_t *eplb_model_prefix(const struct eplb_model *model)

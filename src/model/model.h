@@ -3,9 +3,9 @@
 /**
  * The reference model of one rank: a causal decoder with MoE layers whose experts can move.
  *
- * The result of a forward is bit-identical whatever the placement, the number of ranks, the batch that
- * a sequence's rows travel in, and whether a migration is running. Everything is reserved at create;
- * weights, log2phy and masks keep their addresses.
+ * The result of a forward is bit-identical whatever the placement, the replica routing, the number of ranks,
+ * the batch that a sequence's rows travel in, and whether a migration is running. Everything is reserved at
+ * create; weights, replica tables and masks keep their addresses.
  */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
@@ -19,6 +19,7 @@
 #include "eplb/log.h"
 #include "model/config.h"
 #include "model/moe.h"
+#include "model/replicas.h"
 #include "model/route.h"
 
 struct eplb_model;
@@ -27,11 +28,16 @@ struct eplb_model_params {
     struct eplb_model_config config;
     struct eplb_shape shape; /* its num_layers and num_experts are the config's */
     int32_t ep_rank;
-    int32_t max_rows;       /* of one batch of this rank, >= 1 */
-    int32_t num_caches;     /* sequences at a time, >= 1 */
-    const int32_t *initial; /* legal [num_layers][num_slots]; NULL: the initial placement */
-    int decode_only_load;   /* eplb_use_decode_only_load */
-    int fixed;              /* 1: experts never move; nothing is registered, no staging is reserved */
+    int32_t max_rows;               /* of one batch of this rank, >= 1 */
+    int32_t num_caches;             /* sequences at a time, >= 1 */
+    const int32_t *initial;         /* legal [num_layers][num_slots]; NULL: the initial placement */
+    const int32_t *initial_weights; /* its replica weights [num_layers][num_slots]; NULL: equal ones */
+    int decode_only_load;           /* eplb_use_decode_only_load */
+    int fixed;                      /* 1: experts never move; nothing is registered, no staging is reserved */
+    enum eplb_replica_routing replica_routing; /* 0: static */
+    const int32_t *node_of_rank;               /* [ep_size] for local; outlives the model; NULL: one node */
+    int32_t cost_per_active_slot;              /* >= 0, for batch */
+    int32_t cost_per_token;                    /* >= 1, for batch; 0: 1 */
     const struct eplb_group *group;
     const struct eplb_route_source *routes; /* NULL: by the router; outlives the model */
     const struct eplb_log_sink *log;        /* outlives the model; may be NULL */
@@ -54,15 +60,15 @@ void eplb_model_destroy(struct eplb_model *model);
  * when they do not fit.
  */
 size_t eplb_model_activation_bytes(const struct eplb_model_config *config, const struct eplb_shape *shape,
-                                   int32_t max_rows);
+                                   enum eplb_replica_routing routing, int32_t max_rows);
 size_t eplb_model_kv_bytes(const struct eplb_model_config *config, int32_t num_caches);
 
 /** For the executor; both live as long as the model. NULL are the registered weights of a fixed model. */
 struct eplb_weights *eplb_model_registered(struct eplb_model *model);
 const struct eplb_model_hooks *eplb_model_hooks(const struct eplb_model *model);
 
-/** This rank's map of a layer, [num_experts]; it stays at this address. */
-const int32_t *eplb_model_log2phy(const struct eplb_model *model, int32_t layer);
+/** How this rank's rows of a layer are routed; all of it stays at its address. */
+const struct eplb_replica_layer *eplb_model_replicas(const struct eplb_model *model, int32_t layer);
 
 /** One forward of this rank. */
 struct eplb_model_batch {

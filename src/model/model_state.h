@@ -12,6 +12,7 @@
 #include "model/attention.h"
 #include "model/gemm.h"
 #include "model/model.h"
+#include "model/replicas.h"
 
 /** Rows whose logits over the vocabulary are made at a time. */
 enum { EPLB_SAMPLE_ROWS = 32 };
@@ -59,8 +60,8 @@ struct eplb_model {
     struct eplb_model_cache *pending; /* [num_caches] as they will be after the batch that is checked */
     struct eplb_activations activations;
     struct eplb_moe *moe;
-    int32_t *log2phy;           /* [num_layers][num_experts] */
-    int32_t *expected_map;      /* [num_experts] scratch of the check */
+    struct eplb_replicas replicas;
+    void *expected_memory;      /* of a table, for the check */
     int64_t *prefix;            /* [num_layers][slots_per_rank] */
     struct eplb_moe_work *work; /* [num_layers] */
 
@@ -68,9 +69,6 @@ struct eplb_model {
     struct eplb_weights *registered;
     struct eplb_model_hooks hooks;
 };
-
-/** This rank's map of a layer, [num_experts]. */
-int32_t *eplb_model_map(const struct eplb_model *model, int32_t layer);
 
 /** The hooks over a model. */
 struct eplb_model_hooks eplb_model_hooks_over(struct eplb_model *model);

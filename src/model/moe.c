@@ -13,28 +13,24 @@
 /** Rows that a slot computes at a time: enough to make weights worth their way from memory. */
 enum { TILE_ROWS = 256 };
 
-/** Of weights that spread tokens over replicas; there are none yet. */
-static const uint64_t weight_version = 0;
-
-/** What a source sends to one slot. */
-struct slot_rows {
-    int32_t rows;
-    int32_t counted; /* of these, the rows that are load */
-};
-
-/** What precedes the rows of one source for one destination: always the same size. */
+/**
+ * What precedes the rows of one source for one destination: always the same size. It tells of the
+ * destination's slots; with routing `batch`, where no rank knows them before it has heard from all, of
+ * the experts, and every destination hears the same.
+ */
 struct head {
     uint64_t seq;
     uint64_t generation;
     uint64_t version;
     int32_t layer;
     int32_t source;
-    struct slot_rows slots[]; /* [slots_per_rank] of the destination */
+    struct eplb_row_count rows[]; /* [head_rows] */
 };
 
 struct eplb_moe {
     struct eplb_moe_params params;
     eplb_gemm_kernel *gemm;
+    int32_t head_rows; /* slots_per_rank; with batch, num_experts */
     size_t head_bytes;
     int32_t most_from_one; /* rows that one source can send to one rank */
     int32_t tile_rows;
@@ -43,13 +39,14 @@ struct eplb_moe {
     struct eplb_part *send;    /* [ep_size] */
     struct eplb_part *receive; /* [ep_size] */
 
+    struct eplb_chooser chooser;
+    const struct eplb_row_count **wanted; /* [ep_size] what the heads tell of experts */
+
     /* As a source of rows. Rows of one destination lie together, in the order of its slots. */
-    struct slot_rows *counts; /* [num_slots] */
-    int32_t *last_row;        /* [num_slots] that went to the slot */
-    int32_t *next;            /* [num_slots] where the slot's next row stands in `outgoing` */
-    int32_t *first_out;       /* [ep_size + 1] where a destination's rows begin */
-    int32_t *places;          /* [max_rows][top_k] where a row's copies stand */
-    float *outgoing;          /* [max_rows * top_k][hidden] rows, later the experts' outputs */
+    int32_t *next;      /* [num_slots] where the slot's next row stands in `outgoing` */
+    int32_t *first_out; /* [ep_size + 1] where a destination's rows begin */
+    int32_t *places;    /* [max_rows][top_k] where a row's copies stand */
+    float *outgoing;    /* [max_rows * top_k][hidden] rows, later the experts' outputs */
 
     /* As the owner of experts. Rows of one source lie together, in the order in which they came. */
     int32_t *first_in; /* [ep_size + 1] where a source's rows begin */
@@ -80,9 +77,25 @@ int64_t eplb_moe_most_arrivals(const struct eplb_moe_params *params)
     return (int64_t)params->shape.ep_size * params->max_rows * (int64_t)copies_on_one_rank(params);
 }
 
-static size_t head_bytes_of(const struct eplb_shape *shape)
+static int32_t head_rows_of(const struct eplb_moe_params *params)
 {
-    return sizeof(struct head) + (size_t)shape->slots_per_rank * sizeof(struct slot_rows);
+    return params->routing == EPLB_ROUTING_BATCH ? params->shape.num_experts : params->shape.slots_per_rank;
+}
+
+static size_t head_bytes_of(const struct eplb_moe_params *params)
+{
+    return sizeof(struct head) + (size_t)head_rows_of(params) * sizeof(struct eplb_row_count);
+}
+
+static struct eplb_choose_params choose_params(const struct eplb_moe_params *params)
+{
+    return (struct eplb_choose_params){.shape = params->shape,
+                                       .ep_rank = params->ep_rank,
+                                       .max_rows = params->max_rows,
+                                       .top_k = params->config.top_k,
+                                       .routing = params->routing,
+                                       .cost_per_active_slot = params->cost_per_active_slot,
+                                       .cost_per_token = params->cost_per_token};
 }
 
 static int32_t tile_rows_of(const struct eplb_moe_params *params)
@@ -95,8 +108,9 @@ static void take_source(struct eplb_arena *arena, const struct eplb_moe_params *
 {
     size_t slots = (size_t)params->shape.num_slots;
     size_t copies = (size_t)params->max_rows * (size_t)params->config.top_k;
-    moe->counts = eplb_arena_take(arena, slots, sizeof *moe->counts);
-    moe->last_row = eplb_arena_take(arena, slots, sizeof *moe->last_row);
+    const struct eplb_choose_params choose = choose_params(params);
+    eplb_chooser_take(arena, &choose, &moe->chooser);
+    moe->wanted = eplb_arena_take(arena, (size_t)params->shape.ep_size, sizeof *moe->wanted);
     moe->next = eplb_arena_take(arena, slots, sizeof *moe->next);
     moe->first_out = eplb_arena_take(arena, (size_t)params->shape.ep_size + 1, sizeof *moe->first_out);
     moe->places = eplb_arena_take(arena, copies, sizeof *moe->places);
@@ -125,7 +139,7 @@ static void take_owner(struct eplb_arena *arena, const struct eplb_moe_params *p
 struct eplb_moe *eplb_moe_take(struct eplb_arena *arena, const struct eplb_moe_params *params)
 {
     size_t ranks = (size_t)params->shape.ep_size;
-    struct eplb_moe parts = {.head_bytes = head_bytes_of(&params->shape)};
+    struct eplb_moe parts = {.head_bytes = head_bytes_of(params)};
     struct eplb_moe *moe = eplb_arena_take(arena, 1, sizeof *moe);
     parts.heads_out = eplb_arena_take(arena, ranks, parts.head_bytes);
     parts.heads_in = eplb_arena_take(arena, ranks, parts.head_bytes);
@@ -142,45 +156,17 @@ void eplb_moe_init(struct eplb_moe *moe, const struct eplb_moe_params *params)
 {
     EPLB_ASSERT(params->max_rows >= 1 && eplb_moe_most_arrivals(params) <= INT32_MAX);
     EPLB_ASSERT((int64_t)params->max_rows * params->config.top_k <= INT32_MAX);
+    const struct eplb_choose_params choose = choose_params(params);
     moe->params = *params;
+    moe->head_rows = head_rows_of(params);
+    eplb_chooser_init(&moe->chooser, &choose);
     moe->gemm = eplb_gemm();
     moe->most_from_one = params->max_rows * (int32_t)copies_on_one_rank(params);
     moe->tile_rows = tile_rows_of(params);
     moe->work = (struct eplb_moe_work){0};
 }
 
-/* -------------------------------------------------------------------------------- sorting the rows */
-
-static void clear_counts(struct eplb_moe *moe)
-{
-    for (int32_t slot = 0; slot < moe->params.shape.num_slots; slot++) {
-        moe->counts[slot] = (struct slot_rows){0};
-        moe->last_row[slot] = -1;
-    }
-}
-
-/** Counts what goes where. Different experts have different slots, so a slot that comes twice tells of an
- * expert that did. */
-static enum eplb_status count_rows(struct eplb_moe *moe, const struct eplb_moe_call *call,
-                                   struct eplb_error *error)
-{
-    int32_t top_k = moe->params.config.top_k;
-    const int32_t *expert = call->experts;
-    for (int32_t row = 0; row < call->num_rows; row++) {
-        for (int32_t k = 0; k < top_k; k++, expert++) {
-            EPLB_ASSERT(*expert >= 0 && *expert < moe->params.config.num_experts);
-            int32_t slot = call->log2phy[*expert];
-            EPLB_ASSERT(slot >= 0 && slot < moe->params.shape.num_slots);
-            if (moe->last_row[slot] == row)
-                EPLB_FAIL(EPLB_INVALID, "layer %d, row %d: expert %d was chosen twice", call->layer, row,
-                          *expert);
-            moe->last_row[slot] = row;
-            moe->counts[slot].rows++;
-            moe->counts[slot].counted += call->counted[row];
-        }
-    }
-    return EPLB_OK;
-}
+/* ------------------------------------------------------------------------------- choosing, sorting */
 
 /** Global slots ascend by destination, so one sum over all of them gives every place. */
 static void find_places(struct eplb_moe *moe)
@@ -191,7 +177,7 @@ static void find_places(struct eplb_moe *moe)
         if (slot % shape->slots_per_rank == 0)
             moe->first_out[slot / shape->slots_per_rank] = place;
         moe->next[slot] = place;
-        place += moe->counts[slot].rows;
+        place += moe->chooser.sent[slot].rows;
     }
     moe->first_out[shape->ep_size] = place;
 }
@@ -203,22 +189,37 @@ static void copy_rows(struct eplb_moe *moe, const struct eplb_moe_call *call)
     for (int32_t row = 0; row < call->num_rows; row++) {
         size_t first = (size_t)row * (size_t)top_k;
         for (size_t i = first; i < first + (size_t)top_k; i++) {
-            moe->places[i] = moe->next[call->log2phy[call->experts[i]]]++;
+            moe->places[i] = moe->next[moe->chooser.slots[i]]++;
             memcpy(moe->outgoing + (size_t)moe->places[i] * hidden, call->x + (size_t)row * hidden,
                    hidden * sizeof *call->x);
         }
     }
 }
 
-static enum eplb_status sort_rows(struct eplb_moe *moe, const struct eplb_moe_call *call,
-                                  struct eplb_error *error)
+static struct eplb_choose_call choice_of(const struct eplb_moe_call *call)
 {
-    EPLB_ASSERT(call->num_rows >= 0 && call->num_rows <= moe->params.max_rows);
-    clear_counts(moe);
-    EPLB_TRY(count_rows(moe, call, error));
-    find_places(moe);
-    copy_rows(moe, call);
-    return EPLB_OK;
+    return (struct eplb_choose_call){.seq = call->seq,
+                                     .layer = call->layer,
+                                     .replicas = call->replicas,
+                                     .num_rows = call->num_rows,
+                                     .experts = call->experts,
+                                     .counted = call->counted};
+}
+
+static int64_t cpu_time(const struct eplb_moe *moe)
+{
+    return moe->params.cpu_time == NULL ? 0 : moe->params.cpu_time(moe->params.clock);
+}
+
+/** Chooses by the table, which needs to know of no other rank. */
+static void choose_alone(struct eplb_moe *moe, const struct eplb_moe_call *call)
+{
+    const struct eplb_choose_call choice = choice_of(call);
+    if (moe->params.routing == EPLB_ROUTING_BATCH)
+        return;
+    int64_t begin = cpu_time(moe);
+    eplb_choose_by_table(&moe->chooser, &choice);
+    moe->work.route_ns = cpu_time(moe) - begin;
 }
 
 /* ---------------------------------------------------------------------------------- what is coming */
@@ -237,15 +238,18 @@ static enum eplb_status exchange(struct eplb_moe *moe, struct eplb_error *error)
 static enum eplb_status exchange_heads(struct eplb_moe *moe, const struct eplb_moe_call *call,
                                        struct eplb_error *error)
 {
-    size_t slots = (size_t)moe->params.shape.slots_per_rank;
+    size_t rows = (size_t)moe->head_rows;
     for (int32_t rank = 0; rank < moe->params.shape.ep_size; rank++) {
         struct head *head = head_at(moe, moe->heads_out, rank);
+        const struct eplb_row_count *told = moe->params.routing == EPLB_ROUTING_BATCH
+                                                ? moe->chooser.wanted
+                                                : moe->chooser.sent + (size_t)rank * rows;
         *head = (struct head){.seq = call->seq,
                               .generation = call->generation,
-                              .version = weight_version,
+                              .version = call->replicas->version,
                               .layer = call->layer,
                               .source = moe->params.ep_rank};
-        memcpy(head->slots, moe->counts + (size_t)rank * slots, slots * sizeof *head->slots);
+        memcpy(head->rows, told, rows * sizeof *head->rows);
         moe->send[rank] = (struct eplb_part){head, moe->head_bytes};
         moe->receive[rank] = (struct eplb_part){head_at(moe, moe->heads_in, rank), moe->head_bytes};
     }
@@ -270,7 +274,7 @@ static enum eplb_status check_agreement(const struct eplb_moe *moe, const struct
         uint64_t ours, theirs;
     } numbers[] = {
         {"generation", call->generation, head->generation},
-        {"weight version", weight_version, head->version},
+        {"weight version", call->replicas->version, head->version},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i].ours != numbers[i].theirs)
@@ -284,40 +288,85 @@ static enum eplb_status check_agreement(const struct eplb_moe *moe, const struct
 /** What a peer says of its rows decides what is read and written here, so it is believed within bounds only.
  */
 static enum eplb_status check_rows(const struct eplb_moe *moe, const struct eplb_moe_call *call,
-                                   const struct head *head, int32_t source, int32_t *rows,
-                                   struct eplb_error *error)
+                                   const struct head *head, int32_t source, struct eplb_error *error)
 {
+    int64_t most = (int64_t)moe->params.max_rows * moe->params.config.top_k;
     int64_t sum = 0;
-    for (int32_t slot = 0; slot < moe->params.shape.slots_per_rank; slot++) {
-        const struct slot_rows *from = &head->slots[slot];
-        if (from->rows < 0 || from->rows > moe->params.max_rows || from->counted < 0 ||
-            from->counted > from->rows)
+    for (int32_t i = 0; i < moe->head_rows; i++) {
+        const struct eplb_row_count *from = &head->rows[i];
+        sum += from->rows;
+        if (from->rows >= 0 && from->rows <= moe->params.max_rows && from->counted >= 0 &&
+            from->counted <= from->rows)
+            continue;
+        if (moe->params.routing == EPLB_ROUTING_BATCH)
             EPLB_FAIL(EPLB_INCONSISTENT,
                       "forward %" PRIu64 ", layer %d: rank %d announces %d rows, %d of them counted, for "
-                      "slot %d of rank %d; allowed are 0 to %d rows",
-                      call->seq, call->layer, source, from->rows, from->counted, slot, moe->params.ep_rank,
-                      moe->params.max_rows);
-        sum += from->rows;
+                      "expert %d; allowed are 0 to %d rows",
+                      call->seq, call->layer, source, from->rows, from->counted, i, moe->params.max_rows);
+        EPLB_FAIL(EPLB_INCONSISTENT,
+                  "forward %" PRIu64 ", layer %d: rank %d announces %d rows, %d of them counted, for "
+                  "slot %d of rank %d; allowed are 0 to %d rows",
+                  call->seq, call->layer, source, from->rows, from->counted, i, moe->params.ep_rank,
+                  moe->params.max_rows);
     }
-    if (sum > moe->most_from_one)
+    if (moe->params.routing == EPLB_ROUTING_BATCH && sum > most)
         EPLB_FAIL(EPLB_INCONSISTENT,
                   "forward %" PRIu64 ", layer %d: rank %d announces %" PRId64
-                  " rows for rank %d; allowed are up to %d",
-                  call->seq, call->layer, source, sum, moe->params.ep_rank, moe->most_from_one);
-    *rows = (int32_t)sum;
+                  " rows for all experts; allowed are up to %" PRId64,
+                  call->seq, call->layer, source, sum, most);
     return EPLB_OK;
 }
 
 static enum eplb_status check_heads(struct eplb_moe *moe, const struct eplb_moe_call *call,
                                     struct eplb_error *error)
 {
-    moe->first_in[0] = 0;
     for (int32_t source = 0; source < moe->params.shape.ep_size; source++) {
         const struct head *head = head_at(moe, moe->heads_in, source);
-        int32_t rows = 0;
         EPLB_TRY(check_agreement(moe, call, head, source, error));
-        EPLB_TRY(check_rows(moe, call, head, source, &rows, error));
-        moe->first_in[source + 1] = moe->first_in[source] + rows;
+        EPLB_TRY(check_rows(moe, call, head, source, error));
+    }
+    return EPLB_OK;
+}
+
+/** What arrives from each source, slot by slot; with batch, this is where the slots are chosen. */
+static void find_arrivals(struct eplb_moe *moe, const struct eplb_moe_call *call)
+{
+    const struct eplb_shape *shape = &moe->params.shape;
+    const struct eplb_choose_call choice = choice_of(call);
+    size_t slots = (size_t)shape->slots_per_rank;
+    for (int32_t source = 0; source < shape->ep_size; source++)
+        moe->wanted[source] = head_at(moe, moe->heads_in, source)->rows;
+    if (moe->params.routing == EPLB_ROUTING_BATCH) {
+        int64_t begin = cpu_time(moe);
+        eplb_choose_by_batch(&moe->chooser, &choice, moe->wanted);
+        moe->work.route_ns = cpu_time(moe) - begin;
+        return;
+    }
+    for (int32_t source = 0; source < shape->ep_size; source++)
+        memcpy(moe->chooser.arrives + (size_t)source * slots, moe->wanted[source],
+               slots * sizeof *moe->chooser.arrives);
+}
+
+static const struct eplb_row_count *arrivals_of(const struct eplb_moe *moe, int32_t source)
+{
+    return moe->chooser.arrives + (size_t)source * (size_t)moe->params.shape.slots_per_rank;
+}
+
+static enum eplb_status place_arrivals(struct eplb_moe *moe, const struct eplb_moe_call *call,
+                                       struct eplb_error *error)
+{
+    moe->first_in[0] = 0;
+    for (int32_t source = 0; source < moe->params.shape.ep_size; source++) {
+        const struct eplb_row_count *arrives = arrivals_of(moe, source);
+        int64_t sum = 0;
+        for (int32_t slot = 0; slot < moe->params.shape.slots_per_rank; slot++)
+            sum += arrives[slot].rows;
+        if (sum > moe->most_from_one)
+            EPLB_FAIL(EPLB_INCONSISTENT,
+                      "forward %" PRIu64 ", layer %d: rank %d announces %" PRId64
+                      " rows for rank %d; allowed are up to %d",
+                      call->seq, call->layer, source, sum, moe->params.ep_rank, moe->most_from_one);
+        moe->first_in[source + 1] = moe->first_in[source] + (int32_t)sum;
     }
     return EPLB_OK;
 }
@@ -328,7 +377,7 @@ static enum eplb_status count_load(struct eplb_moe *moe, const struct eplb_moe_c
     for (int32_t slot = 0; slot < moe->params.shape.slots_per_rank; slot++) {
         moe->rows[slot] = moe->counted[slot] = 0;
         for (int32_t source = 0; source < moe->params.shape.ep_size; source++) {
-            const struct slot_rows *from = &head_at(moe, moe->heads_in, source)->slots[slot];
+            const struct eplb_row_count *from = &arrivals_of(moe, source)[slot];
             moe->rows[slot] += from->rows;
             moe->counted[slot] += from->counted;
         }
@@ -344,7 +393,7 @@ static void find_order(struct eplb_moe *moe)
     memcpy(moe->cursor, moe->first_in, (size_t)ranks * sizeof *moe->cursor);
     for (int32_t slot = 0; slot < moe->params.shape.slots_per_rank; slot++)
         for (int32_t source = 0; source < ranks; source++) {
-            int32_t rows = head_at(moe, moe->heads_in, source)->slots[slot].rows;
+            int32_t rows = arrivals_of(moe, source)[slot].rows;
             for (int32_t i = 0; i < rows; i++)
                 moe->order[count++] = moe->cursor[source]++;
         }
@@ -429,25 +478,26 @@ static void compute(struct eplb_moe *moe, const struct eplb_moe_call *call)
     }
 }
 
-static int64_t cpu_time(const struct eplb_moe *moe)
-{
-    return moe->params.cpu_time == NULL ? 0 : moe->params.cpu_time(moe->params.clock);
-}
-
 enum eplb_status eplb_moe_run(struct eplb_moe *moe, const struct eplb_moe_call *call,
                               struct eplb_error *error)
 {
     EPLB_ASSERT(call->layer >= 0 && call->layer < moe->params.config.num_layers);
-    EPLB_TRY(sort_rows(moe, call, error));
+    const struct eplb_choose_call choice = choice_of(call);
+    EPLB_TRY(eplb_choose_count(&moe->chooser, &choice, error));
+    choose_alone(moe, call);
     EPLB_TRY(exchange_heads(moe, call, error));
     EPLB_TRY(check_heads(moe, call, error));
+    find_arrivals(moe, call);
+    EPLB_TRY(place_arrivals(moe, call, error));
+    find_places(moe);
+    copy_rows(moe, call);
     EPLB_TRY(dispatch(moe, error));
     EPLB_TRY(count_load(moe, call, error));
     find_order(moe);
     int64_t begin = cpu_time(moe);
     compute(moe, call);
-    moe->work = (struct eplb_moe_work){.rows = moe->first_in[moe->params.shape.ep_size],
-                                       .cpu_ns = cpu_time(moe) - begin};
+    moe->work.cpu_ns = cpu_time(moe) - begin;
+    moe->work.rows = moe->first_in[moe->params.shape.ep_size];
     EPLB_TRY(combine(moe, error));
     add_outputs(moe, call);
     return EPLB_OK;

@@ -3,7 +3,11 @@
 /**
  * One MoE block over the EP group, EP level 2, as three separate operations: dispatch the rows to the
  * ranks that own their slots, a grouped FFN there, combine back. A row's expert outputs are added by its
- * owner in the order of its top-k, so the result does not depend on where the experts live.
+ * owner in the order of its top-k, so the result depends neither on where the experts live nor on the
+ * replica that was chosen.
+ *
+ * There are three exchanges: heads, rows, outputs. With routing `batch` the heads carry what every rank
+ * wants of each expert, and the slots of both sides follow from them.
  *
  * Every dispatch carries the forward's number and the layer's generation and weight version; a rank that
  * runs another is named, and the run stops.
@@ -16,7 +20,9 @@
 #include "base/arena.h"
 #include "eplb/group.h"
 #include "eplb/load.h"
+#include "model/choose.h"
 #include "model/config.h"
+#include "model/replicas.h"
 #include "model/weights.h"
 
 /** Buffers and numbers of one rank's MoE blocks; all layers use the same. */
@@ -26,7 +32,9 @@ struct eplb_moe_params {
     struct eplb_model_config config;
     struct eplb_shape shape;
     int32_t ep_rank;
-    int32_t max_rows; /* of one rank's batch; the same on all ranks */
+    int32_t max_rows;                             /* of one rank's batch; the same on all ranks */
+    enum eplb_replica_routing routing;            /* the same on all ranks, as the next two */
+    int32_t cost_per_active_slot, cost_per_token; /* >= 0 and >= 1, for batch */
     const struct eplb_group *group;
     struct eplb_counter *counter; /* counts what arrives */
     void *clock;
@@ -46,7 +54,7 @@ struct eplb_moe_call {
     int32_t layer;
     uint64_t generation; /* that this rank runs the layer under */
     const struct eplb_layer_weights *weights;
-    const int32_t *log2phy; /* [num_experts] */
+    const struct eplb_replica_layer *replicas; /* of the layer's placement, and its weights' version */
     int32_t num_rows;
     const float *x;         /* [num_rows][hidden], normalised */
     const int32_t *experts; /* [num_rows][top_k], each in [0, num_experts) */
@@ -67,8 +75,9 @@ enum eplb_status eplb_moe_run(struct eplb_moe *moe, const struct eplb_moe_call *
 
 /** What this rank's experts did in the last call. */
 struct eplb_moe_work {
-    int64_t rows;   /* computed */
-    int64_t cpu_ns; /* of the grouped FFN, on this thread */
+    int64_t rows;     /* computed */
+    int64_t cpu_ns;   /* of the grouped FFN, on this thread */
+    int64_t route_ns; /* of choosing slots for this rank's rows, on this thread */
 };
 struct eplb_moe_work eplb_moe_work(const struct eplb_moe *moe);
 

@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "policy/copies.h"
 #include "policy/cyclic.h"
+#include "policy/keep_slots.h"
 #include "policy/packing.h"
 #include "policy/share.h"
 
@@ -73,30 +74,6 @@ static bool pack(struct balanced *work, const struct eplb_shape *shape)
     return true;
 }
 
-static int32_t find(const int32_t *row, int32_t count, int32_t expert)
-{
-    for (int32_t slot = 0; slot < count; slot++)
-        if (row[slot] == expert)
-            return slot;
-    return -1;
-}
-
-/** An expert that stays on the rank keeps its slot; the others fill the free slots in order. */
-static void keep_slots(const int32_t *active, const int32_t *packed, int32_t slots_per_rank, int32_t *row)
-{
-    for (int32_t slot = 0; slot < slots_per_rank; slot++)
-        row[slot] = find(packed, slots_per_rank, active[slot]) >= 0 ? active[slot] : -1;
-    int32_t next_free = 0;
-    for (int32_t i = 0; i < slots_per_rank; i++) {
-        if (find(active, slots_per_rank, packed[i]) >= 0)
-            continue;
-        while (row[next_free] >= 0)
-            next_free++;
-        EPLB_ASSERT(next_free < slots_per_rank);
-        row[next_free] = packed[i];
-    }
-}
-
 static enum eplb_status plan_layer(const struct eplb_policy_problem *problem, void *scratch,
                                    struct eplb_policy_answer *answer, struct eplb_error *error)
 {
@@ -114,7 +91,8 @@ static enum eplb_status plan_layer(const struct eplb_policy_problem *problem, vo
         eplb_cyclic_place(shape, problem->load, work.replicas, work.spare, work.packed);
     for (int32_t rank = 0; rank < shape->ep_size; rank++) {
         size_t row = (size_t)rank * (size_t)shape->slots_per_rank;
-        keep_slots(problem->active + row, work.packed + row, shape->slots_per_rank, answer->expert_ids + row);
+        eplb_keep_slots(problem->active + row, work.packed + row, shape->slots_per_rank,
+                        answer->expert_ids + row);
     }
     return EPLB_OK;
 }

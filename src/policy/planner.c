@@ -23,8 +23,12 @@ struct eplb_planner {
     int32_t *candidates;           /* [L][R][K] */
     int32_t *weights;              /* [L][R][K] of the candidates */
     struct eplb_benefit *benefits; /* [L] */
-    int32_t *replicas;             /* [E] the gate's scratch */
-    void *scratch;                 /* the policy's */
+    int32_t *replicas;             /* [E] scratch */
+    enum eplb_replica_routing routing;
+    void *gate_scratch;
+    int64_t *history; /* [EPLB_MAX_POLICY_WINDOWS][E] of the layer that is planned */
+    int64_t *parts;   /* likewise */
+    void *scratch;    /* the policy's */
 };
 
 void eplb_policy_settings_init(struct eplb_policy_settings *settings)
@@ -49,6 +53,7 @@ static struct eplb_planner *layout(struct eplb_arena *arena, const struct eplb_p
 {
     size_t layers = (size_t)params->shape.num_layers;
     size_t table = layers * (size_t)params->shape.num_slots;
+    size_t experts = (size_t)params->shape.num_experts;
     struct eplb_planner parts;
     struct eplb_planner *planner = eplb_arena_take(arena, 1, sizeof *planner);
     parts.layer_ids = eplb_arena_take(arena, layers, sizeof *parts.layer_ids);
@@ -56,7 +61,10 @@ static struct eplb_planner *layout(struct eplb_arena *arena, const struct eplb_p
     parts.candidates = eplb_arena_take(arena, table, sizeof *parts.candidates);
     parts.weights = eplb_arena_take(arena, table, sizeof *parts.weights);
     parts.benefits = eplb_arena_take(arena, layers, sizeof *parts.benefits);
-    parts.replicas = eplb_arena_take(arena, (size_t)params->shape.num_experts, sizeof *parts.replicas);
+    parts.replicas = eplb_arena_take(arena, experts, sizeof *parts.replicas);
+    parts.gate_scratch = eplb_arena_take(arena, 1, eplb_gate_routed_scratch(&params->shape));
+    parts.history = eplb_arena_take(arena, EPLB_MAX_POLICY_WINDOWS * experts, sizeof *parts.history);
+    parts.parts = eplb_arena_take(arena, EPLB_MAX_POLICY_WINDOWS * experts, sizeof *parts.parts);
     parts.scratch = eplb_arena_take(arena, 1, params->ops->scratch_size(&params->shape, &params->settings));
     if (planner == NULL)
         return NULL;
@@ -65,6 +73,7 @@ static struct eplb_planner *layout(struct eplb_arena *arena, const struct eplb_p
     parts.log = params->log;
     parts.settings = params->settings;
     parts.threshold = params->min_peak_load_improvement;
+    parts.routing = params->replica_routing;
     *planner = parts;
     return planner;
 }
@@ -184,16 +193,46 @@ static int has_load(const int64_t *load, int32_t num_experts)
     return 0;
 }
 
-static enum eplb_status propose(struct eplb_planner *planner, int32_t layer, const int64_t *load,
-                                struct eplb_error *error)
+/** Puts a layer's windows side by side; NULL when there is none. */
+static const int64_t *gather(const struct eplb_planner *planner, int32_t layer, const int64_t *const *windows,
+                             int32_t count, int64_t *rows)
+{
+    EPLB_ASSERT(count >= 0 && count <= EPLB_MAX_POLICY_WINDOWS);
+    size_t experts = (size_t)planner->shape.num_experts;
+    for (int32_t i = 0; i < count; i++)
+        memcpy(rows + (size_t)i * experts, windows[i] + (size_t)layer * experts, experts * sizeof *rows);
+    return count == 0 ? NULL : rows;
+}
+
+/** Weights for a candidate that came without: those that suit the window where the routing uses them. */
+static void choose_weights(struct eplb_planner *planner, const int64_t *load,
+                           const struct eplb_policy_answer *answer)
+{
+    struct eplb_best_split split;
+    EPLB_ASSERT(!answer->has_weights);
+    if (planner->routing == EPLB_ROUTING_WEIGHTED || planner->routing == EPLB_ROUTING_ADAPTIVE)
+        eplb_best_split(&planner->shape, answer->expert_ids, load, planner->gate_scratch, answer->weights,
+                        NULL, &split);
+    else
+        eplb_weights_equal(&planner->shape, answer->expert_ids, planner->replicas, answer->weights);
+}
+
+static enum eplb_status propose(struct eplb_planner *planner, int32_t layer,
+                                const struct eplb_planner_loads *loads, struct eplb_error *error)
 {
     size_t row = layer_offset(planner, layer);
+    size_t experts = (size_t)layer * (size_t)planner->shape.num_experts;
     EPLB_ASSERT(planner->candidates != planner->active && planner->weights != planner->active);
-    struct eplb_policy_problem problem = {.size = sizeof problem,
-                                          .shape = &planner->shape,
-                                          .settings = &planner->settings,
-                                          .load = load,
-                                          .active = planner->active + row};
+    struct eplb_policy_problem problem = {
+        .size = sizeof problem,
+        .shape = &planner->shape,
+        .settings = &planner->settings,
+        .load = loads->logical + experts,
+        .active = planner->active + row,
+        .history = gather(planner, layer, loads->history, loads->num_history, planner->history),
+        .num_history = loads->num_history,
+        .parts = gather(planner, layer, loads->parts, loads->num_parts, planner->parts),
+        .num_parts = loads->num_parts};
     struct eplb_policy_answer answer = {
         .size = sizeof answer, .expert_ids = planner->candidates + row, .weights = planner->weights + row};
     struct eplb_error reason = {0};
@@ -204,7 +243,7 @@ static enum eplb_status propose(struct eplb_planner *planner, int32_t layer, con
         status = eplb_weights_check(&planner->shape, answer.expert_ids, answer.weights, planner->replicas,
                                     &reason);
     if (status == EPLB_OK && !answer.has_weights)
-        eplb_weights_equal(&planner->shape, answer.expert_ids, planner->replicas, answer.weights);
+        choose_weights(planner, problem.load, &answer);
     if (status == EPLB_OK)
         return EPLB_OK;
     eplb_planner_abort_layer(planner, layer);
@@ -212,44 +251,82 @@ static enum eplb_status propose(struct eplb_planner *planner, int32_t layer, con
               reason.text[0] == '\0' ? eplb_status_text(status) : reason.text);
 }
 
-static enum eplb_status plan(struct eplb_planner *planner, int32_t layer, const int64_t *logical,
-                             const int64_t *physical, struct eplb_error *error)
+static enum eplb_status plan(struct eplb_planner *planner, int32_t layer,
+                             const struct eplb_planner_loads *loads, struct eplb_error *error)
 {
+    const int64_t *logical = loads->logical + (size_t)layer * (size_t)planner->shape.num_experts;
     enum eplb_status status = EPLB_OK;
     eplb_planner_abort_layer(planner, layer);
     if (has_load(logical, planner->shape.num_experts))
-        status = propose(planner, layer, logical, error);
+        status = propose(planner, layer, loads, error);
     size_t row = layer_offset(planner, layer);
     EPLB_ASSERT(planner->threshold >= 0 && planner->threshold <= 1);
-    planner->benefits[layer] = eplb_gate(&planner->shape, planner->active + row, planner->candidates + row,
-                                         logical, physical, planner->threshold, planner->replicas);
+    const struct eplb_gate_routing routing = {planner->routing, planner->weights + row};
+    planner->benefits[layer] = eplb_gate_routed(
+        &planner->shape, &routing, planner->active + row, planner->candidates + row, logical,
+        loads->physical == NULL ? NULL : loads->physical + row, planner->threshold, planner->gate_scratch);
     log_benefit(planner, layer, status);
     return status;
+}
+
+void eplb_planner_loads_init(struct eplb_planner_loads *loads)
+{
+    *loads = (struct eplb_planner_loads){.size = sizeof *loads};
+}
+
+static enum eplb_status check_windows(const struct eplb_planner *planner, const char *what,
+                                      const int64_t *const *windows, int32_t count, struct eplb_error *error)
+{
+    if (count < 0 || count > EPLB_MAX_POLICY_WINDOWS)
+        EPLB_FAIL(EPLB_INVALID, "a policy run is told of %d %s; allowed is 0 to %d", count, what,
+                  EPLB_MAX_POLICY_WINDOWS);
+    for (int32_t i = 0; i < count; i++)
+        EPLB_TRY(check_loads(planner, windows[i], planner->shape.num_experts, "expert", error));
+    return EPLB_OK;
+}
+
+static enum eplb_status check_all_loads(const struct eplb_planner *planner,
+                                        const struct eplb_planner_loads *loads, struct eplb_error *error)
+{
+    const struct eplb_shape *shape = &planner->shape;
+    if (loads->size != sizeof *loads)
+        EPLB_FAIL(EPLB_INVALID, "eplb_planner_loads.size is %zu; this library's is %zu", loads->size,
+                  sizeof *loads);
+    if (loads->logical == NULL)
+        return EPLB_OK;
+    EPLB_TRY(check_loads(planner, loads->logical, shape->num_experts, "expert", error));
+    if (loads->physical != NULL)
+        EPLB_TRY(check_loads(planner, loads->physical, shape->num_slots, "slot", error));
+    EPLB_TRY(check_windows(planner, "windows before this one", loads->history, loads->num_history, error));
+    return check_windows(planner, "pieces of the window", loads->parts, loads->num_parts, error);
+}
+
+enum eplb_status eplb_planner_plan(struct eplb_planner *planner, const struct eplb_planner_loads *loads,
+                                   struct eplb_error *error)
+{
+    EPLB_TRY(check_all_loads(planner, loads, error));
+    enum eplb_status first_failure = EPLB_OK;
+    for (int32_t layer = 0; layer < planner->shape.num_layers; layer++) {
+        if (loads->logical == NULL) {
+            eplb_planner_abort_layer(planner, layer);
+            planner->benefits[layer] = (struct eplb_benefit){0};
+            continue;
+        }
+        enum eplb_status status = plan(planner, layer, loads, first_failure == EPLB_OK ? error : NULL);
+        if (first_failure == EPLB_OK)
+            first_failure = status;
+    }
+    return first_failure;
 }
 
 enum eplb_status eplb_planner_rebalance(struct eplb_planner *planner, const int64_t *logical,
                                         const int64_t *physical, struct eplb_error *error)
 {
-    const struct eplb_shape *shape = &planner->shape;
-    if (logical != NULL) {
-        EPLB_TRY(check_loads(planner, logical, shape->num_experts, "expert", error));
-        if (physical != NULL)
-            EPLB_TRY(check_loads(planner, physical, shape->num_slots, "slot", error));
-    }
-    enum eplb_status first_failure = EPLB_OK;
-    for (int32_t layer = 0; layer < shape->num_layers; layer++) {
-        if (logical == NULL) {
-            eplb_planner_abort_layer(planner, layer);
-            planner->benefits[layer] = (struct eplb_benefit){0};
-            continue;
-        }
-        enum eplb_status status = plan(planner, layer, logical + (size_t)layer * (size_t)shape->num_experts,
-                                       physical == NULL ? NULL : physical + layer_offset(planner, layer),
-                                       first_failure == EPLB_OK ? error : NULL);
-        if (first_failure == EPLB_OK)
-            first_failure = status;
-    }
-    return first_failure;
+    struct eplb_planner_loads loads;
+    eplb_planner_loads_init(&loads);
+    loads.logical = logical;
+    loads.physical = physical;
+    return eplb_planner_plan(planner, &loads, error);
 }
 
 const int32_t *eplb_planner_active(const struct eplb_planner *planner)

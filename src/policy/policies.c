@@ -10,10 +10,10 @@ static const struct {
     const struct eplb_policy_ops *ops;
 } policies[] = {
     {"balanced", &eplb_policy_balanced},      {"greedy", &eplb_policy_greedy},
-    {"flat", &eplb_policy_balanced},          {"deepseek_flat", &eplb_policy_balanced},
-    {"deepseek-flat", &eplb_policy_balanced}, {"hier", &eplb_policy_balanced},
-    {"hierarchical", &eplb_policy_balanced},  {"deepseek_hier", &eplb_policy_balanced},
-    {"deepseek-hier", &eplb_policy_balanced},
+    {"robust", &eplb_policy_robust},          {"flat", &eplb_policy_balanced},
+    {"deepseek_flat", &eplb_policy_balanced}, {"deepseek-flat", &eplb_policy_balanced},
+    {"hier", &eplb_policy_balanced},          {"hierarchical", &eplb_policy_balanced},
+    {"deepseek_hier", &eplb_policy_balanced}, {"deepseek-hier", &eplb_policy_balanced},
 };
 
 enum { NUM_POLICIES = sizeof policies / sizeof policies[0] };

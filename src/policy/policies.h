@@ -10,5 +10,6 @@
 
 extern const struct eplb_policy_ops eplb_policy_balanced;
 extern const struct eplb_policy_ops eplb_policy_greedy;
+extern const struct eplb_policy_ops eplb_policy_robust;
 
 #endif

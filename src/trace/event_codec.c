@@ -50,7 +50,8 @@ enum eplb_status eplb_event_codec_init(struct eplb_event_codec *codec, const str
                   shape->num_layers, shape->num_slots, EPLB_MAX_EVENT_SLOTS);
     codec->levels = calloc(ranks, sizeof *codec->levels);
     codec->generations = calloc(ranks * layers, sizeof *codec->generations);
-    if (codec->levels != NULL && codec->generations != NULL)
+    codec->versions = calloc(ranks * layers, sizeof *codec->versions);
+    if (codec->levels != NULL && codec->generations != NULL && codec->versions != NULL)
         return EPLB_OK;
     eplb_event_codec_free(codec);
     EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the events of %zu ranks", ranks);
@@ -60,6 +61,7 @@ void eplb_event_codec_free(struct eplb_event_codec *codec)
 {
     free(codec->levels);
     free(codec->generations);
+    free(codec->versions);
     *codec = (struct eplb_event_codec){0};
 }
 
@@ -73,9 +75,13 @@ enum eplb_status eplb_event_rooms_init(struct eplb_event_rooms *rooms, const str
         .prefixes = calloc(layers * (size_t)shape->num_slots, sizeof *rooms->prefixes),
         .benefits = calloc(layers, sizeof *rooms->benefits),
         .candidate_hashes = calloc(layers, sizeof *rooms->candidate_hashes),
-        .expert_ids = calloc((size_t)shape->num_slots, sizeof *rooms->expert_ids)};
+        .command_rows = calloc(EPLB_COMMAND_ROWS * (size_t)shape->num_slots, sizeof *rooms->command_rows),
+        .record = calloc(1, eplb_command_bytes(shape)),
+        .updates = calloc(layers, sizeof *rooms->updates),
+        .weights = calloc(layers * (size_t)shape->num_slots, sizeof *rooms->weights)};
     if (rooms->outputs != NULL && rooms->prefixes != NULL && rooms->benefits != NULL &&
-        rooms->candidate_hashes != NULL && rooms->expert_ids != NULL)
+        rooms->candidate_hashes != NULL && rooms->command_rows != NULL && rooms->record != NULL &&
+        rooms->updates != NULL && rooms->weights != NULL)
         return EPLB_OK;
     eplb_event_rooms_free(rooms);
     EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the events of %zu ranks", ranks);
@@ -88,7 +94,10 @@ void eplb_event_rooms_free(struct eplb_event_rooms *rooms)
     free(rooms->batches);
     free(rooms->benefits);
     free(rooms->candidate_hashes);
-    free(rooms->expert_ids);
+    free(rooms->command_rows);
+    free(rooms->record);
+    free(rooms->updates);
+    free(rooms->weights);
     *rooms = (struct eplb_event_rooms){0};
 }
 
@@ -161,18 +170,10 @@ void eplb_event_encode(struct eplb_event_codec *codec, const struct eplb_manager
         break;
     case EPLB_MANAGER_TICK:
         break;
+    case EPLB_MANAGER_WEIGHTS_DONE:
+        eplb_event_weights_encode(&codec->shape, event, bytes);
+        break;
     }
-}
-
-static void add_command(const struct eplb_shape *shape, const struct eplb_command *command,
-                        struct eplb_binary *bytes)
-{
-    bool empty = command->prepare_layer_id == EPLB_NO_LAYER && command->update_layer_id == EPLB_NO_LAYER;
-    eplb_binary_varint(bytes, command->seq);
-    eplb_binary_u8(bytes, !empty);
-    unsigned char *record = empty ? NULL : eplb_binary_extend(bytes, eplb_command_bytes(shape));
-    if (record != NULL)
-        eplb_command_encode(shape, command, record);
 }
 
 void eplb_action_encode(const struct eplb_shape *shape, const struct eplb_manager_action *action,
@@ -181,13 +182,14 @@ void eplb_action_encode(const struct eplb_shape *shape, const struct eplb_manage
     eplb_binary_u8(bytes, EPLB_RECORD_ACTION + (unsigned)action->type);
     switch (action->type) {
     case EPLB_MANAGER_COMMAND:
-        add_command(shape, action->command, bytes);
+        eplb_event_command_encode(shape, action->command, bytes);
         break;
     case EPLB_MANAGER_OPEN_RECORD:
     case EPLB_MANAGER_ABORT_RECORD:
         eplb_binary_varint(bytes, action->token.value);
         break;
     case EPLB_MANAGER_RUN_POLICY:
+    case EPLB_MANAGER_SOLVE_WEIGHTS:
         break;
     case EPLB_MANAGER_COMMITTED:
         eplb_binary_varint(bytes, (uint64_t)action->layer);
@@ -302,6 +304,9 @@ static enum eplb_status take_event(struct eplb_event_codec *codec, struct eplb_e
         break;
     case EPLB_MANAGER_TICK:
         break;
+    case EPLB_MANAGER_WEIGHTS_DONE:
+        eplb_event_weights_decode(&codec->shape, rooms, cursor, event);
+        break;
     }
     return EPLB_OK;
 }
@@ -333,19 +338,6 @@ static int32_t take_layer(const struct eplb_shape *shape, struct eplb_cursor *cu
     return (int32_t)eplb_cursor_most(cursor, (uint64_t)shape->num_layers - 1);
 }
 
-static enum eplb_status take_command(const struct eplb_shape *shape, struct eplb_event_rooms *rooms,
-                                     struct eplb_cursor *cursor, struct eplb_error *error)
-{
-    uint64_t seq = eplb_cursor_varint(cursor);
-    eplb_command_init(&rooms->command, seq);
-    if (eplb_cursor_most(cursor, 1) == 0)
-        return EPLB_OK;
-    const unsigned char *record = eplb_cursor_take(cursor, eplb_command_bytes(shape));
-    if (record == NULL)
-        EPLB_FAIL(EPLB_INVALID, "the command of forward %" PRIu64 " is not whole", seq);
-    return eplb_command_decode(shape, record, rooms->expert_ids, &rooms->command, error);
-}
-
 enum eplb_status eplb_action_decode(const struct eplb_shape *shape, struct eplb_event_rooms *rooms,
                                     struct eplb_cursor *cursor, enum eplb_manager_action_type type,
                                     struct eplb_logged *logged, struct eplb_error *error)
@@ -354,7 +346,7 @@ enum eplb_status eplb_action_decode(const struct eplb_shape *shape, struct eplb_
     *action = (struct eplb_manager_action){.type = type, .layer = EPLB_NO_LAYER};
     switch (type) {
     case EPLB_MANAGER_COMMAND:
-        EPLB_TRY(take_command(shape, rooms, cursor, error));
+        EPLB_TRY(eplb_event_command_decode(shape, rooms, cursor, error));
         action->command = &rooms->command;
         break;
     case EPLB_MANAGER_OPEN_RECORD:
@@ -362,6 +354,7 @@ enum eplb_status eplb_action_decode(const struct eplb_shape *shape, struct eplb_
         action->token.value = eplb_cursor_varint(cursor);
         break;
     case EPLB_MANAGER_RUN_POLICY:
+    case EPLB_MANAGER_SOLVE_WEIGHTS:
         break;
     case EPLB_MANAGER_COMMITTED:
         action->layer = take_layer(shape, cursor);
@@ -384,7 +377,26 @@ enum eplb_status eplb_action_decode(const struct eplb_shape *shape, struct eplb_
 
 /* -------------------------------------------------------------------------------------- header */
 
-enum { HAS_TABLES = 1, HAS_GENERATIONS = 2, HAS_LAYER_IDS = 4 };
+enum header_flag {
+    HAS_TABLES = 1,
+    HAS_GENERATIONS = 2,
+    HAS_LAYER_IDS = 4,
+    HAS_ROUTING = 8,
+    HAS_VERSIONS = 16,
+    HAS_WEIGHTS = 32,
+    ALL_HEADER_FLAGS = 63,
+};
+
+static unsigned header_flags(const struct eplb_manager_core_params *params)
+{
+    /* Without routing a header is what it was before there was any. */
+    return (params->initial != NULL ? HAS_TABLES : 0u) |
+           (params->generations != NULL ? HAS_GENERATIONS : 0u) |
+           (params->layer_ids != NULL ? HAS_LAYER_IDS : 0u) |
+           (params->replica_routing != EPLB_ROUTING_STATIC ? HAS_ROUTING : 0u) |
+           (params->weight_versions != NULL ? HAS_VERSIONS : 0u) |
+           (params->initial_weights != NULL ? HAS_WEIGHTS : 0u);
+}
 
 void eplb_header_encode(const struct eplb_manager_core_params *params, struct eplb_binary *bytes)
 {
@@ -404,15 +416,21 @@ void eplb_header_encode(const struct eplb_manager_core_params *params, struct ep
     eplb_binary_u64(bytes, params->first_seq);
     eplb_binary_varint(bytes, (uint64_t)params->overlap);
     eplb_binary_text(bytes, params->ops->name);
-    eplb_binary_u8(bytes, (params->initial != NULL ? HAS_TABLES : 0u) |
-                              (params->generations != NULL ? HAS_GENERATIONS : 0u) |
-                              (params->layer_ids != NULL ? HAS_LAYER_IDS : 0u));
+    eplb_binary_u8(bytes, header_flags(params));
     for (size_t i = 0; params->initial != NULL && i < layers * (size_t)shape->num_slots; i++)
         eplb_binary_u32(bytes, (uint32_t)params->initial[i]);
     for (size_t i = 0; params->generations != NULL && i < layers; i++)
         eplb_binary_u64(bytes, params->generations[i]);
     for (size_t i = 0; params->layer_ids != NULL && i < layers; i++)
         eplb_binary_u32(bytes, (uint32_t)params->layer_ids[i]);
+    if (params->replica_routing != EPLB_ROUTING_STATIC) {
+        eplb_binary_u8(bytes, (unsigned)params->replica_routing);
+        add_real(bytes, params->weights_decay);
+    }
+    for (size_t i = 0; params->weight_versions != NULL && i < layers; i++)
+        eplb_binary_u64(bytes, params->weight_versions[i]);
+    for (size_t i = 0; params->initial_weights != NULL && i < layers * (size_t)shape->num_slots; i++)
+        eplb_binary_u32(bytes, (uint32_t)params->initial_weights[i]);
 }
 
 static enum eplb_status take_shape(struct eplb_cursor *cursor, struct eplb_shape *shape,
@@ -456,22 +474,34 @@ static const uint64_t *take_generations(struct eplb_cursor *cursor, size_t count
     return numbers;
 }
 
+static void take_routing(struct eplb_cursor *cursor, struct eplb_manager_core_params *params)
+{
+    uint64_t routing = eplb_cursor_most(cursor, EPLB_NUM_ROUTINGS - 1);
+    cursor->failed |= routing == EPLB_ROUTING_STATIC;
+    params->replica_routing = (enum eplb_replica_routing)routing;
+    params->weights_decay = take_real(cursor);
+}
+
 static enum eplb_status take_arrays(struct eplb_cursor *cursor, struct eplb_manager_core_params *params,
                                     struct eplb_error *error)
 {
     size_t layers = (size_t)params->shape.num_layers;
     unsigned flags = eplb_cursor_u8(cursor);
-    cursor->failed |= flags > (HAS_TABLES | HAS_GENERATIONS | HAS_LAYER_IDS);
+    cursor->failed |= flags > ALL_HEADER_FLAGS;
     if (flags & HAS_TABLES)
         params->initial = take_i32s(cursor, layers * (size_t)params->shape.num_slots);
     if (flags & HAS_GENERATIONS)
         params->generations = take_generations(cursor, layers);
     if (flags & HAS_LAYER_IDS)
         params->layer_ids = take_i32s(cursor, layers);
+    if (flags & HAS_ROUTING)
+        take_routing(cursor, params);
+    if (flags & HAS_VERSIONS)
+        params->weight_versions = take_generations(cursor, layers);
+    if (flags & HAS_WEIGHTS)
+        params->initial_weights = take_i32s(cursor, layers * (size_t)params->shape.num_slots);
     EPLB_TRY(check_end(cursor, "the header", error));
-    if (((flags & HAS_TABLES) && params->initial == NULL) ||
-        ((flags & HAS_GENERATIONS) && params->generations == NULL) ||
-        ((flags & HAS_LAYER_IDS) && params->layer_ids == NULL))
+    if (header_flags(params) != flags)
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the tables of %zu layers", layers);
     return EPLB_OK;
 }

@@ -20,8 +20,8 @@ enum eplb_event_record {
 };
 
 enum {
-    EPLB_NUM_EVENTS = EPLB_MANAGER_TICK + 1,
-    EPLB_NUM_ACTIONS = EPLB_MANAGER_STOP + 1,
+    EPLB_NUM_EVENTS = EPLB_MANAGER_WEIGHTS_DONE + 1,
+    EPLB_NUM_ACTIONS = EPLB_MANAGER_SOLVE_WEIGHTS + 1,
     EPLB_EVENT_MAGIC = 16,         /* bytes of the format's name at the start of a file */
     EPLB_EVENT_FRAME = 8,          /* bytes before a record's body: the length, and its complement */
     EPLB_EVENT_CHECK = 8,          /* bytes after it */
@@ -45,6 +45,7 @@ struct eplb_event_codec {
     int64_t now;                       /* of the last event */
     struct eplb_worker_levels *levels; /* [R] of the rank's last output that was there */
     uint64_t *generations;             /* [R][L] likewise */
+    uint64_t *versions;                /* [R][L] of the weights, likewise */
 };
 
 /** EPLB_INVALID for a shape that is too large for a log; EPLB_NO_MEMORY. */
@@ -68,6 +69,14 @@ void eplb_action_encode(const struct eplb_shape *shape, const struct eplb_manage
 void eplb_outputs_encode(struct eplb_event_codec *codec, const struct eplb_manager_event *event,
                          struct eplb_binary *bytes);
 
+/** A command, with its forward. */
+void eplb_event_command_encode(const struct eplb_shape *shape, const struct eplb_command *command,
+                               struct eplb_binary *bytes);
+
+/** The solved weights of an event. */
+void eplb_event_weights_encode(const struct eplb_shape *shape, const struct eplb_manager_event *event,
+                               struct eplb_binary *bytes);
+
 /** Where what is decoded lies. All arrays are owned. */
 struct eplb_event_rooms {
     struct eplb_worker_output *outputs; /* [R] */
@@ -76,9 +85,12 @@ struct eplb_event_rooms {
     size_t max_batches;
     struct eplb_benefit *benefits; /* [L] */
     uint64_t *candidate_hashes;    /* [L] */
-    int32_t *expert_ids;           /* [num_slots] of a command */
+    int32_t *command_rows;         /* [EPLB_COMMAND_ROWS][num_slots] */
+    unsigned char *record;         /* of a command, as the wire has it */
     struct eplb_command command;
-    struct eplb_error error; /* of a stop */
+    struct eplb_weight_update *updates; /* [L] */
+    int32_t *weights;                   /* [L][num_slots] of these */
+    struct eplb_error error;            /* of a stop */
     char reason[EPLB_ERROR_TEXT];
 };
 
@@ -100,6 +112,12 @@ enum eplb_status eplb_event_decode(struct eplb_event_codec *codec, struct eplb_e
 enum eplb_status eplb_action_decode(const struct eplb_shape *shape, struct eplb_event_rooms *rooms,
                                     struct eplb_cursor *cursor, enum eplb_manager_action_type type,
                                     struct eplb_logged *logged, struct eplb_error *error);
+enum eplb_status eplb_event_command_decode(const struct eplb_shape *shape, struct eplb_event_rooms *rooms,
+                                           struct eplb_cursor *cursor, struct eplb_error *error);
+
+/** What is not whole is remembered by the cursor. */
+void eplb_event_weights_decode(const struct eplb_shape *shape, struct eplb_event_rooms *rooms,
+                               struct eplb_cursor *cursor, struct eplb_manager_event *event);
 enum eplb_status eplb_outputs_decode(struct eplb_event_codec *codec, struct eplb_event_rooms *rooms,
                                      struct eplb_cursor *cursor, struct eplb_manager_event *event,
                                      struct eplb_error *error);

@@ -129,6 +129,8 @@ void eplb_event_log_close(struct eplb_event_log *log)
     free_array(log->params.initial);
     free_array(log->params.generations);
     free_array(log->params.layer_ids);
+    free_array(log->params.weight_versions);
+    free_array(log->params.initial_weights);
     eplb_event_codec_free(&log->source->codec);
     eplb_event_rooms_free(&log->source->rooms);
     free(log->source->bytes);

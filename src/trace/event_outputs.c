@@ -5,10 +5,10 @@
  * are told when they do; prefix sums are told as the counts that they add up, with runs of zeros as one.
  *
  * An output: a byte of flags; then, as they say, forward and rank (STRANGER), layers and slots per rank
- * (OTHER_SIZES), six numbers of the levels (LEVELS), a generation per layer (GENERATIONS), and the prefix
- * sums: varints 2c for a count c and 2n - 1 for n zeros, or a u64 for each prefix sum (WIDE). An output of
- * other sizes than the manager's has no prefix sums, and generations only when it has as many layers: nobody
- * looks at the rest.
+ * (OTHER_SIZES), six numbers of the levels (LEVELS), a generation per layer (GENERATIONS), a version of the
+ * weights per layer (VERSIONS; none was ever told: all 0), and the prefix sums: varints 2c for a count c and
+ * 2n - 1 for n zeros, or a u64 for each prefix sum (WIDE). An output of other sizes than the manager's has no
+ * prefix sums, and generations only when it has as many layers: nobody looks at the rest.
  */
 #include <string.h>
 
@@ -26,7 +26,8 @@ enum output_flag {
     GENERATIONS = 16,
     NO_GENERATIONS = 32,
     WIDE = 64,
-    ALL_FLAGS = 127,
+    VERSIONS = 128,
+    ALL_FLAGS = 255,
 };
 
 enum { LONGEST_VARINT = 10, LEVELS_BYTES = 6 * LONGEST_VARINT, FIXED_BYTES = 5 * LONGEST_VARINT + 1 };
@@ -41,7 +42,7 @@ static size_t num_sums(const struct eplb_shape *shape)
 
 size_t eplb_event_outputs_bytes(const struct eplb_shape *shape)
 {
-    size_t output = FIXED_BYTES + LEVELS_BYTES + (size_t)shape->num_layers * LONGEST_VARINT +
+    size_t output = FIXED_BYTES + LEVELS_BYTES + 2 * (size_t)shape->num_layers * LONGEST_VARINT +
                     num_sums(shape) * LONGEST_VARINT;
     return FIXED_BYTES + (size_t)shape->ep_size * output;
 }
@@ -126,6 +127,15 @@ static void add_levels(const struct eplb_worker_levels *levels, struct eplb_bina
     eplb_binary_varint(bytes, (uint64_t)levels->activation_reason);
 }
 
+/** NULL stands for zeros. */
+static bool same_versions(const uint64_t *last, const uint64_t *versions, size_t layers)
+{
+    for (size_t layer = 0; layer < layers; layer++)
+        if (last[layer] != (versions == NULL ? 0 : versions[layer]))
+            return false;
+    return true;
+}
+
 static void add_present(struct eplb_event_codec *codec, uint64_t seq, int32_t rank,
                         const struct eplb_worker_output *output, struct eplb_binary *bytes)
 {
@@ -133,6 +143,7 @@ static void add_present(struct eplb_event_codec *codec, uint64_t seq, int32_t ra
     size_t layers = (size_t)shape->num_layers;
     struct eplb_worker_levels *levels = &codec->levels[rank];
     uint64_t *generations = codec->generations + (size_t)rank * layers;
+    uint64_t *versions = codec->versions + (size_t)rank * layers;
     unsigned flags = PRESENT | size_flags(shape, output);
     if (output->seq != seq || output->ep_rank != rank)
         flags |= STRANGER;
@@ -141,6 +152,9 @@ static void add_present(struct eplb_event_codec *codec, uint64_t seq, int32_t ra
     if (has_generations(shape, output->num_layers, flags) &&
         memcmp(generations, output->generations, layers * sizeof *generations) != 0)
         flags |= GENERATIONS;
+    if (has_generations(shape, output->num_layers, flags) &&
+        !same_versions(versions, output->weight_versions, layers))
+        flags |= VERSIONS;
     size_t flags_at = bytes->length;
     eplb_binary_u8(bytes, flags);
     if (flags & STRANGER) {
@@ -158,6 +172,10 @@ static void add_present(struct eplb_event_codec *codec, uint64_t seq, int32_t ra
         for (size_t layer = 0; layer < layers; layer++)
             eplb_binary_varint(bytes, output->generations[layer]);
         memcpy(generations, output->generations, layers * sizeof *generations);
+    }
+    for (size_t layer = 0; (flags & VERSIONS) && layer < layers; layer++) {
+        versions[layer] = output->weight_versions == NULL ? 0 : output->weight_versions[layer];
+        eplb_binary_varint(bytes, versions[layer]);
     }
     if ((flags & OTHER_SIZES) == 0 && add_sums(shape, output->prefix, bytes))
         bytes->bytes[flags_at] |= WIDE;
@@ -235,6 +253,7 @@ static enum eplb_status take_present(struct eplb_event_codec *codec, struct eplb
     const struct eplb_shape *shape = &codec->shape;
     size_t rank = (size_t)output->ep_rank;
     uint64_t *generations = codec->generations + rank * (size_t)shape->num_layers;
+    uint64_t *versions = codec->versions + rank * (size_t)shape->num_layers;
     if (flags & STRANGER) {
         output->seq = eplb_cursor_varint(cursor);
         output->ep_rank = take_i32(cursor);
@@ -251,7 +270,12 @@ static enum eplb_status take_present(struct eplb_event_codec *codec, struct eplb
         EPLB_FAIL(EPLB_INVALID, "output %zu has generations and no place for them", rank);
     for (int32_t layer = 0; wants_generations && layer < shape->num_layers; layer++)
         generations[layer] = eplb_cursor_varint(cursor);
+    if ((flags & VERSIONS) && !has_generations(shape, output->num_layers, flags))
+        EPLB_FAIL(EPLB_INVALID, "output %zu has weight versions and no place for them", rank);
+    for (int32_t layer = 0; (flags & VERSIONS) && layer < shape->num_layers; layer++)
+        versions[layer] = eplb_cursor_varint(cursor);
     output->generations = flags & NO_GENERATIONS ? NULL : generations;
+    output->weight_versions = flags & NO_GENERATIONS ? NULL : versions;
     output->prefix = prefix;
     bool sums = (flags & OTHER_SIZES) == 0;
     if (cursor->failed || (sums && !take_sums(shape, cursor, (flags & WIDE) != 0, prefix)))

@@ -45,6 +45,9 @@ void eplb_event_action_text(const struct eplb_manager_core_params *params,
     case EPLB_MANAGER_RUN_POLICY:
         snprintf(text, EPLB_ERROR_TEXT, "a policy run asked for");
         break;
+    case EPLB_MANAGER_SOLVE_WEIGHTS:
+        snprintf(text, EPLB_ERROR_TEXT, "solved weights asked for");
+        break;
     case EPLB_MANAGER_COMMITTED:
         snprintf(text, EPLB_ERROR_TEXT,
                  "layer %d committed, generation %" PRIu64 ", table %016" PRIx64 ", after %" PRId64 " ns",
@@ -81,6 +84,9 @@ void eplb_event_text(const struct eplb_manager_event *event, char text[EPLB_ERRO
         break;
     case EPLB_MANAGER_TICK:
         snprintf(text, EPLB_ERROR_TEXT, "a tick");
+        break;
+    case EPLB_MANAGER_WEIGHTS_DONE:
+        snprintf(text, EPLB_ERROR_TEXT, "weights of %d layers solved", event->num_weights);
         break;
     }
 }

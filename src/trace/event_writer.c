@@ -135,10 +135,12 @@ static enum eplb_status reserve(struct eplb_event_writer *writer, const struct e
                                 struct eplb_error *error)
 {
     EPLB_TRY(eplb_event_codec_init(&writer->codec, shape, error));
-    /* An event, and what the core does about it: of each layer not more than giving it up. */
+    /* An event, and what the core does about it: of each layer not more than giving it up. A command in a
+     * log is no longer than twice its wire record, and solved weights are for a layer each. */
     size_t actions = ((size_t)shape->num_layers + 16) * 2 * (EPLB_EVENT_FRAME + EPLB_EVENT_CHECK) +
                      2 * eplb_command_bytes(shape) + EPLB_ERROR_TEXT;
-    if (eplb_binary_extend(&writer->buffer, eplb_event_outputs_bytes(shape) + actions) == NULL)
+    size_t weights = (size_t)shape->num_layers * ((size_t)shape->num_slots + 4) * (EPLB_EVENT_FRAME / 2);
+    if (eplb_binary_extend(&writer->buffer, eplb_event_outputs_bytes(shape) + actions + weights) == NULL)
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the outputs of %d ranks", shape->ep_size);
     writer->buffer.length = 0;
     return EPLB_OK;

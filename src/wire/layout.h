@@ -17,8 +17,20 @@ enum eplb_command_layout {
     EPLB_COMMAND_PREPARE_LAYER_ID = 48,     /* i32 */
     EPLB_COMMAND_UPDATE_LAYER_ID = 52,      /* i32 */
     EPLB_COMMAND_NUM_EXPERT_IDS = 56,       /* i32 */
-    EPLB_COMMAND_RESERVED = 60,             /* u32, zero */
-    EPLB_COMMAND_EXPERT_IDS = 64,           /* i32 [num_slots], zeros without a prepare */
+    EPLB_COMMAND_NUM_REPLICA_WEIGHTS = 60,  /* i32 */
+    EPLB_COMMAND_NUM_WEIGHT_UPDATES = 64,   /* i32 */
+    EPLB_COMMAND_RESERVED = 68,             /* u32, zero */
+    EPLB_COMMAND_EXPERT_IDS = 72,           /* i32 [num_slots], zeros without a prepare */
+    /* then i32 replica weights [num_slots], zeros without any; then EPLB_MAX_WEIGHT_UPDATES updates, zeros
+     * where there is none */
+};
+
+enum eplb_weight_update_layout {
+    EPLB_UPDATE_GENERATION = 0, /* u64 */
+    EPLB_UPDATE_VERSION = 8,    /* u64 */
+    EPLB_UPDATE_LAYER = 16,     /* i32 */
+    EPLB_UPDATE_RESERVED = 20,  /* u32, zero */
+    EPLB_UPDATE_WEIGHTS = 24,   /* i32 [num_slots] */
 };
 
 enum eplb_output_layout {
@@ -33,7 +45,8 @@ enum eplb_output_layout {
     EPLB_OUTPUT_ACTIVATION_OUTCOME = 44, /* u32 */
     EPLB_OUTPUT_ACTIVATION_REASON = 48,  /* u32 */
     EPLB_OUTPUT_RESERVED = 52,           /* u32, zero */
-    EPLB_OUTPUT_GENERATIONS = 56,        /* u64 [num_layers], then i64 prefix [num_layers][slots_per_rank] */
+    EPLB_OUTPUT_GENERATIONS = 56,        /* u64 [num_layers] */
+    /* then u64 weight versions [num_layers], then i64 prefix [num_layers][slots_per_rank] */
 };
 
 #endif

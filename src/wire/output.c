@@ -16,9 +16,14 @@ static size_t num_prefixes(const struct eplb_shape *shape)
     return (size_t)shape->num_layers * (size_t)shape->slots_per_rank;
 }
 
-static size_t prefix_offset(const struct eplb_shape *shape)
+static size_t versions_offset(const struct eplb_shape *shape)
 {
     return EPLB_OUTPUT_GENERATIONS + (size_t)shape->num_layers * sizeof(uint64_t);
+}
+
+static size_t prefix_offset(const struct eplb_shape *shape)
+{
+    return EPLB_OUTPUT_GENERATIONS + 2 * (size_t)shape->num_layers * sizeof(uint64_t);
 }
 
 size_t eplb_worker_output_bytes(const struct eplb_shape *shape)
@@ -134,15 +139,19 @@ void eplb_worker_output_encode(const struct eplb_shape *shape, const struct eplb
     eplb_put_u32(record + EPLB_OUTPUT_ACTIVATION_OUTCOME, (uint32_t)levels->activation_outcome);
     eplb_put_u32(record + EPLB_OUTPUT_ACTIVATION_REASON, (uint32_t)levels->activation_reason);
     eplb_put_u32(record + EPLB_OUTPUT_RESERVED, 0);
-    for (size_t layer = 0; layer < (size_t)shape->num_layers; layer++)
+    unsigned char *versions = record + versions_offset(shape);
+    for (size_t layer = 0; layer < (size_t)shape->num_layers; layer++) {
         eplb_put_u64(record + EPLB_OUTPUT_GENERATIONS + layer * sizeof(uint64_t), output->generations[layer]);
+        eplb_put_u64(versions + layer * sizeof(uint64_t),
+                     output->weight_versions == NULL ? 0 : output->weight_versions[layer]);
+    }
     for (size_t i = 0; i < num_prefixes(shape); i++)
         eplb_put_u64(record + prefix_offset(shape) + i * sizeof(int64_t), (uint64_t)output->prefix[i]);
 }
 
 enum eplb_status eplb_worker_output_decode(const struct eplb_shape *shape, const void *bytes, int64_t *prefix,
-                                           uint64_t *generations, struct eplb_worker_output *output,
-                                           struct eplb_error *error)
+                                           uint64_t *generations, uint64_t *weight_versions,
+                                           struct eplb_worker_output *output, struct eplb_error *error)
 {
     const unsigned char *record = bytes;
     struct eplb_worker_output decoded = {
@@ -153,6 +162,7 @@ enum eplb_status eplb_worker_output_decode(const struct eplb_shape *shape, const
         .slots_per_rank = eplb_get_i32(record + EPLB_OUTPUT_SLOTS_PER_RANK),
         .prefix = prefix,
         .generations = generations,
+        .weight_versions = weight_versions,
         .levels = {
             .prepare_token = {eplb_get_u64(record + EPLB_OUTPUT_PREPARE_TOKEN)},
             .prepare_status = (enum eplb_prepare_status)eplb_get_u32(record + EPLB_OUTPUT_PREPARE_STATUS),
@@ -167,8 +177,11 @@ enum eplb_status eplb_worker_output_decode(const struct eplb_shape *shape, const
     if (reserved != 0)
         EPLB_FAIL(EPLB_INVALID, "output of rank %d for forward %llu: the reserved word is %u; it must be 0",
                   decoded.ep_rank, (unsigned long long)decoded.seq, (unsigned)reserved);
-    for (size_t layer = 0; layer < (size_t)shape->num_layers; layer++)
+    const unsigned char *versions = record + versions_offset(shape);
+    for (size_t layer = 0; layer < (size_t)shape->num_layers; layer++) {
         generations[layer] = eplb_get_u64(record + EPLB_OUTPUT_GENERATIONS + layer * sizeof(uint64_t));
+        weight_versions[layer] = eplb_get_u64(versions + layer * sizeof(uint64_t));
+    }
     for (size_t i = 0; i < num_prefixes(shape); i++)
         prefix[i] = eplb_get_i64(record + prefix_offset(shape) + i * sizeof(int64_t));
     *output = decoded;

@@ -40,7 +40,7 @@ struct worker {
     const char *_Atomic doing;
 
     /* The thread's own. */
-    int32_t *expert_ids; /* [num_slots] of the command */
+    int32_t *rows; /* [EPLB_COMMAND_ROWS][num_slots] of the command */
     struct eplb_prng prng;
     uint64_t commands_hash, commands;
     bool bereaved; /* another rank died: what is left is given up */
@@ -61,8 +61,9 @@ struct team {
     uint64_t submitted, collected;
     struct worker workers[TEAM_MAX_RANKS];
     struct eplb_worker_output outputs[TEAM_MAX_RANKS];
-    int64_t *prefixes;     /* [R][L][slots_per_rank] */
-    uint64_t *generations; /* [R][L] */
+    int64_t *prefixes;         /* [R][L][slots_per_rank] */
+    uint64_t *generations;     /* [R][L] */
+    uint64_t *weight_versions; /* [R][L] */
 };
 
 enum { NOWHERE = -1 };
@@ -228,7 +229,7 @@ static bool run_forward(struct worker *worker, struct flight *flight)
     struct eplb_command command;
     struct eplb_worker_output output;
     struct eplb_error error;
-    must(worker, eplb_command_decode(shape, flight->command, worker->expert_ids, &command, &error), &error);
+    must(worker, eplb_command_decode(shape, flight->command, worker->rows, &command, &error), &error);
     note_command(worker, flight->command);
     if (!run_steps(worker, &command, flight))
         return false;
@@ -328,8 +329,8 @@ static void create_worker(struct team *team, int32_t rank)
     eplb_prng_seed(&worker->prng, team->params.seed + (uint64_t)rank);
     assert_int_equal(eplb_mutex_init(&worker->lock, NULL), EPLB_OK);
     assert_int_equal(eplb_condition_init(&worker->changed, NULL), EPLB_OK);
-    worker->expert_ids = calloc((size_t)shape->num_slots, sizeof *worker->expert_ids);
-    assert_non_null(worker->expert_ids);
+    worker->rows = calloc(EPLB_COMMAND_ROWS * (size_t)shape->num_slots, sizeof *worker->rows);
+    assert_non_null(worker->rows);
     for (int32_t i = 0; i < team->num_flights; i++) {
         worker->flights[i].command = malloc(eplb_command_bytes(shape));
         worker->flights[i].output = malloc(eplb_worker_output_bytes(shape));
@@ -361,8 +362,10 @@ struct team *team_create(const struct team_params *params)
     team->num_flights = params->overlap + 1;
     team->prefixes = calloc(ranks * layers * (size_t)params->shape.slots_per_rank, sizeof *team->prefixes);
     team->generations = calloc(ranks * layers, sizeof *team->generations);
+    team->weight_versions = calloc(ranks * layers, sizeof *team->weight_versions);
     assert_non_null(team->prefixes);
     assert_non_null(team->generations);
+    assert_non_null(team->weight_versions);
     team->threads = create_group(params->shape.ep_size);
     for (int32_t rank = 0; rank < params->shape.ep_size; rank++)
         atomic_store(&team->workers[rank].doing, "is being created");
@@ -402,7 +405,7 @@ static void free_worker(struct worker *worker)
         free(worker->flights[i].command);
         free(worker->flights[i].output);
     }
-    free(worker->expert_ids);
+    free(worker->rows);
     eplb_condition_destroy(&worker->changed);
     eplb_mutex_destroy(&worker->lock);
 }
@@ -415,6 +418,7 @@ void team_destroy(struct team *team)
         free_worker(&team->workers[rank]);
     eplb_threads_destroy(team->threads);
     free(team->generations);
+    free(team->weight_versions);
     free(team->prefixes);
     free(team);
 }
@@ -525,9 +529,9 @@ static bool collect_from(struct worker *worker, struct eplb_worker_output *outpu
     eplb_mutex_unlock(&worker->lock);
     if (done)
         must(worker,
-             eplb_worker_output_decode(shape, flight->output,
-                                       team->prefixes + rank * layers * (size_t)shape->slots_per_rank,
-                                       team->generations + rank * layers, output, &error),
+             eplb_worker_output_decode(
+                 shape, flight->output, team->prefixes + rank * layers * (size_t)shape->slots_per_rank,
+                 team->generations + rank * layers, team->weight_versions + rank * layers, output, &error),
              &error);
     return done;
 }

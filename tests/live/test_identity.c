@@ -7,6 +7,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -100,6 +102,76 @@ static void test_16_ranks(void **state)
     check_variants(16);
 }
 
+/* ---- replica routings ---- */
+
+/** A quarter and three quarters for the two replicas of an expert, in every layer. */
+static void weigh_unevenly(const struct eplb_shape *shape, const int32_t *tables, int32_t *weights)
+{
+    int32_t seen[64];
+    assert_in_range(shape->num_experts, 1, 64);
+    for (int32_t layer = 0; layer < shape->num_layers; layer++) {
+        const int32_t *table = tables + (size_t)layer * (size_t)shape->num_slots;
+        int32_t *row = weights + (size_t)layer * (size_t)shape->num_slots;
+        eplb_weights_equal(shape, table, seen, row);
+        memset(seen, 0, sizeof seen);
+        for (int32_t slot = 0; slot < shape->num_slots; slot++)
+            if (row[slot] == EPLB_WEIGHT_UNIT / 2)
+                row[slot] += seen[table[slot]]++ == 0 ? -EPLB_WEIGHT_UNIT / 4 : EPLB_WEIGHT_UNIT / 4;
+    }
+}
+
+/* Layers switch, and with adaptive weights change meanwhile; whether they do is for other tests to say. */
+static void check_replica_routing(const struct shm_place *place, int32_t ranks, int variant, uint64_t digest)
+{
+    static const int32_t nodes[8] = {0, 0, 1, 1, 2, 2, 3, 3};
+    struct stage *stage = stage_open(place, "identity", ranks);
+    struct eplb_run_params *params = &stage->params;
+    int32_t *weights =
+        calloc((size_t)params->shape.num_layers * (size_t)params->shape.num_slots, sizeof *weights);
+    assert_non_null(weights);
+    weigh_unevenly(&params->shape, stage->initial, weights);
+    params->replica_routing = (enum eplb_replica_routing)(variant % EPLB_NUM_ROUTINGS);
+    params->overlap = variant / EPLB_NUM_ROUTINGS;
+    params->decode_only_load = variant % 2;
+    params->cost_per_active_slot = 3 * params->overlap;
+    params->node_of_rank = nodes;
+    params->initial_weights = weights;
+    params->verify = true;
+    stage_run_well(stage);
+    print_message("%d ranks, %s, overlap %d: %llu layers switched; peak / mean %.3f -> %.3f\n", ranks,
+                  eplb_replica_routing_name(params->replica_routing), params->overlap,
+                  (unsigned long long)stage->outcome.manager.layers_committed,
+                  stage->outcome.statistics.first_window.mean, stage->outcome.statistics.last_window.mean);
+    assert_int_equal(stage->outcome.statistics.digest, digest);
+    assert_int_equal(stage->outcome.manager.layers_aborted, 0);
+    assert_int_equal(stage->outcome.manager.samples_refused, 0);
+    assert_true(stage->outcome.statistics.routing_path_ns > 0);
+    free(weights);
+    stage_close(stage);
+}
+
+static void check_replica_routings(int32_t ranks)
+{
+    struct shm_place place;
+    shm_place_open(&place);
+    uint64_t digest = run_without(stage_open(&place, "identity", ranks));
+    for (int variant = 0; variant < 2 * EPLB_NUM_ROUTINGS; variant++)
+        check_replica_routing(&place, ranks, variant, digest);
+    shm_place_close(&place);
+}
+
+static void test_replica_routings_of_4_ranks(void **state)
+{
+    (void)state;
+    check_replica_routings(4);
+}
+
+static void test_replica_routings_of_8_ranks(void **state)
+{
+    (void)state;
+    check_replica_routings(8);
+}
+
 /* ---- other runs, each compared with itself without balancing ---- */
 
 static void check_with(void (*change)(struct stage *stage))
@@ -180,6 +252,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_4_ranks),
         cmocka_unit_test(test_8_ranks),
         cmocka_unit_test(test_16_ranks),
+        cmocka_unit_test(test_replica_routings_of_4_ranks),
+        cmocka_unit_test(test_replica_routings_of_8_ranks),
         cmocka_unit_test(test_the_routers_own_choice),
         cmocka_unit_test(test_empty_ranks),
         cmocka_unit_test(test_no_shared_expert),

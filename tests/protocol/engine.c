@@ -41,9 +41,8 @@ static void log_line(void *context, const struct eplb_log_record *record)
                   field_of(record, "candidate_peak")->value.real, verdict->value.text);
 }
 
-/** initial and generations are what the workers run; NULL: they have just begun. */
-static void create(struct world *world, uint64_t first_token, const int32_t *initial,
-                   const uint64_t *generations)
+/** `living` is a worker that runs; NULL: they have just begun. */
+static void create(struct world *world, uint64_t first_token, const struct eplb_executor_core *living)
 {
     struct engine *engine = &world->engine;
     engine->log = (struct eplb_log_sink){sizeof engine->log, world, log_line};
@@ -57,8 +56,12 @@ static void create(struct world *world, uint64_t first_token, const int32_t *ini
         .overlap = world->settings.overlap,
         .first_token = first_token,
         .first_seq = engine->last_seq + 1,
-        .initial = initial,
-        .generations = generations,
+        .initial = living == NULL ? NULL : eplb_executor_core_tables(living),
+        .generations = living == NULL ? NULL : eplb_executor_core_generations(living),
+        .weight_versions = living == NULL ? NULL : eplb_executor_core_versions(living),
+        .initial_weights = living == NULL ? NULL : eplb_executor_core_replica_weights(living),
+        .replica_routing = world->settings.adaptive ? EPLB_ROUTING_ADAPTIVE : EPLB_ROUTING_STATIC,
+        .weights_decay = 0.5,
         .log = &engine->log,
         .policy_log = &engine->log,
     };
@@ -72,7 +75,7 @@ static void create(struct world *world, uint64_t first_token, const int32_t *ini
 
 void engine_init(struct world *world)
 {
-    create(world, 1, NULL, NULL);
+    create(world, 1, NULL);
 }
 
 void engine_restart(struct world *world)
@@ -87,7 +90,7 @@ void engine_restart(struct world *world)
             last_token = levels.activation_token.value;
     }
     engine_destroy(world);
-    create(world, last_token + 1, eplb_executor_core_tables(worker), eplb_executor_core_generations(worker));
+    create(world, last_token + 1, worker);
 }
 
 void engine_destroy(struct world *world)
@@ -100,6 +103,7 @@ void engine_destroy(struct world *world)
 static void say_command(struct world *world, const struct eplb_command *command)
 {
     char activates[TRACE_LINE] = "", prepares[TRACE_LINE] = "", table[TRACE_LINE];
+    bool empty = command->update_layer_id == EPLB_NO_LAYER && command->prepare_layer_id == EPLB_NO_LAYER;
     bool both = command->update_layer_id != EPLB_NO_LAYER && command->prepare_layer_id != EPLB_NO_LAYER;
     if (command->update_layer_id != EPLB_NO_LAYER)
         snprintf(activates, sizeof activates,
@@ -112,10 +116,17 @@ static void say_command(struct world *world, const struct eplb_command *command)
                  " prepares layer %d (prepare %" PRIu64 " on generation %" PRIu64 ": %.64s)",
                  command->prepare_layer_id, command->prepare_token.value, command->base_generation, table);
     }
-    if (command->update_layer_id == EPLB_NO_LAYER && command->prepare_layer_id == EPLB_NO_LAYER)
+    if (empty && command->num_weight_updates == 0)
         snprintf(activates, sizeof activates, " has an empty command");
-    trace_say(&world->trace, "manager: forward %" PRIu64 "%s%s%s", command->seq, activates,
-              both ? " and" : "", prepares);
+    if (!empty || command->num_weight_updates == 0)
+        trace_say(&world->trace, "manager: forward %" PRIu64 "%s%s%s", command->seq, activates,
+                  both ? " and" : "", prepares);
+    for (int32_t i = 0; i < command->num_weight_updates; i++)
+        trace_say(&world->trace,
+                  "manager: forward %" PRIu64 " brings layer %d weights (version %" PRIu64
+                  " of generation %" PRIu64 ")",
+                  command->seq, command->weight_updates[i].layer, command->weight_updates[i].version,
+                  command->weight_updates[i].generation);
 }
 
 static void act(struct world *world, const struct eplb_manager_action *action, struct eplb_command *command)
@@ -134,6 +145,9 @@ static void act(struct world *world, const struct eplb_manager_action *action, s
         break;
     case EPLB_MANAGER_RUN_POLICY:
         trace_say(&world->trace, "manager: a policy run is due");
+        break;
+    case EPLB_MANAGER_SOLVE_WEIGHTS:
+        trace_say(&world->trace, "manager: a solve of weights is due");
         break;
     case EPLB_MANAGER_COMMITTED:
         trace_say(&world->trace, "manager: layer %d is committed, generation %" PRIu64, action->layer,
@@ -282,6 +296,7 @@ void engine_output(struct world *world, const bool lacking[NUM_RANKS])
     struct eplb_worker_output outputs[NUM_RANKS] = {{0}};
     int64_t prefix[NUM_RANKS][MAX_LAYERS * LOCAL_SLOTS];
     uint64_t generations[NUM_RANKS][MAX_LAYERS];
+    uint64_t versions[NUM_RANKS][MAX_LAYERS];
     uint64_t seq = oldest_forward(world);
     if (seq == 0) {
         trace_say(&world->trace, "engine: no forward is in flight");
@@ -294,7 +309,7 @@ void engine_output(struct world *world, const bool lacking[NUM_RANKS])
         if (lacking[rank] || !world->forwards[seq].reported[rank])
             continue;
         if (eplb_worker_output_decode(&world->shape, world->forwards[seq].outputs[rank], prefix[rank],
-                                      generations[rank], &outputs[rank], &error) != EPLB_OK)
+                                      generations[rank], versions[rank], &outputs[rank], &error) != EPLB_OK)
             trace_say(&world->trace, "engine: %s", error.text);
     }
     say_news(world, outputs);
@@ -316,6 +331,24 @@ void engine_policy(struct world *world, bool fails)
     feed(world, &(struct eplb_manager_event){.type = EPLB_MANAGER_POLICY_DONE,
                                              .status = fails ? EPLB_REFUSED : status,
                                              .reason = fails ? "it was told to fail" : error.text});
+}
+
+void engine_solved(struct world *world, int32_t layer, int32_t expert, int32_t percent, uint64_t generation)
+{
+    const int32_t *table = eplb_manager_core_tables(world->engine.manager) + layer * NUM_SLOTS;
+    int32_t weights[NUM_SLOTS], replicas[NUM_EXPERTS], seen = 0, left = EPLB_WEIGHT_UNIT;
+    eplb_weights_equal(&world->shape, table, replicas, weights);
+    eplb_placement_replicas(&world->shape, table, replicas);
+    for (int32_t slot = 0; slot < NUM_SLOTS; slot++) {
+        if (table[slot] != expert)
+            continue;
+        int32_t others = replicas[expert] - seen++;
+        weights[slot] = seen == 1 ? EPLB_WEIGHT_UNIT / 100 * percent : left / others;
+        left -= weights[slot];
+    }
+    const struct eplb_weight_update update = {.layer = layer, .generation = generation, .weights = weights};
+    feed(world, &(struct eplb_manager_event){
+                    .type = EPLB_MANAGER_WEIGHTS_DONE, .weights = &update, .num_weights = 1});
 }
 
 void engine_tick(struct world *world)
@@ -365,6 +398,9 @@ void engine_show_state(struct world *world)
             table_text(eplb_executor_core_tables(self->core) + layer * NUM_SLOTS, text);
             trace_rank(&world->trace, rank, "layer %d runs under generation %" PRIu64 ", %.64s", layer,
                        eplb_executor_core_generations(self->core)[layer], text);
+            if (world->settings.adaptive)
+                trace_rank(&world->trace, rank, "layer %d has weights of version %" PRIu64, layer,
+                           eplb_executor_core_versions(self->core)[layer]);
         }
     }
 }

@@ -15,6 +15,7 @@ void rank_init(struct world *world, int32_t rank)
     struct eplb_executor_core_params params = {
         .shape = world->shape,
         .ep_rank = rank,
+        .takes_weights = world->settings.adaptive,
         .expert_bytes = world->settings.chunks,
         .limits = {.chunk_bytes = 1,
                    .inflight_bytes = MAX_OPERATIONS,
@@ -152,6 +153,13 @@ static void take_actions(struct world *world, int32_t rank, bool materialise_ok)
         case EPLB_EXECUTOR_UPDATE:
             update(world, rank, action.plan, action.commit);
             break;
+        case EPLB_EXECUTOR_WEIGHTS:
+            trace_rank(&world->trace, rank, "takes weights of layer %d, version %" PRIu64, action.layer,
+                       eplb_executor_core_versions(world->ranks[rank].core)[action.layer]);
+            break;
+        case EPLB_EXECUTOR_REFUSED:
+            trace_rank(&world->trace, rank, "refuses weights of layer %d", action.layer);
+            break;
         }
 }
 
@@ -172,6 +180,7 @@ static void report(struct world *world, int32_t rank)
                                         .slots_per_rank = LOCAL_SLOTS,
                                         .prefix = prefix,
                                         .generations = eplb_executor_core_ran_generations(self->core),
+                                        .weight_versions = eplb_executor_core_ran_versions(self->core),
                                         .levels = eplb_executor_core_levels(self->core)};
     eplb_worker_output_encode(&world->shape, &output, forward->outputs[rank]);
     forward->reported[rank] = true;
@@ -214,6 +223,23 @@ bool rank_can_start(const struct world *world, int32_t rank)
            next_forward(world, rank) != 0;
 }
 
+/** What an expert's replicas on this rank get of a source's rows, by weights. */
+static void count_by_weights(struct rank *self, int32_t rank, int32_t layer, int32_t expert, int64_t rows)
+{
+    const int32_t *table = eplb_executor_core_tables(self->core) + layer * NUM_SLOTS;
+    const int32_t *weights = eplb_executor_core_replica_weights(self->core) + layer * NUM_SLOTS;
+    int64_t before = 0;
+    for (int32_t slot = 0; slot < NUM_SLOTS; slot++) {
+        if (table[slot] != expert)
+            continue;
+        int64_t after = before + weights[slot];
+        if (slot / LOCAL_SLOTS == rank)
+            self->counts[layer][slot % LOCAL_SLOTS] +=
+                rows * after / EPLB_WEIGHT_UNIT - rows * before / EPLB_WEIGHT_UNIT;
+        before = after;
+    }
+}
+
 /** The rows that reach each slot of this rank, under the placement that it runs. */
 static void count(struct world *world, int32_t rank)
 {
@@ -228,14 +254,16 @@ static void count(struct world *world, int32_t rank)
                          map);
             for (int32_t i = 0; i < NUM_EXPERTS && forward->batches[source] != '-'; i++) {
                 int32_t slot = map[(world->hot[layer] + i) % NUM_EXPERTS];
-                if (slot / LOCAL_SLOTS == rank && !forward->warmup)
+                if (world->settings.adaptive && !forward->warmup)
+                    count_by_weights(self, rank, layer, (world->hot[layer] + i) % NUM_EXPERTS, rows[i]);
+                else if (slot / LOCAL_SLOTS == rank && !forward->warmup)
                     self->counts[layer][slot % LOCAL_SLOTS] += rows[i];
             }
         }
 }
 
 /** Reads the command of the next forward, as it stands in its record. */
-static bool read_command(struct world *world, int32_t rank, int32_t *expert_ids, struct eplb_command *command)
+static bool read_command(struct world *world, int32_t rank, int32_t *room, struct eplb_command *command)
 {
     uint64_t seq = next_forward(world, rank);
     struct eplb_error error;
@@ -243,8 +271,7 @@ static bool read_command(struct world *world, int32_t rank, int32_t *expert_ids,
         trace_rank(&world->trace, rank, "no forward to start");
         return false;
     }
-    if (eplb_command_decode(&world->shape, world->forwards[seq].command, expert_ids, command, &error) !=
-            EPLB_OK ||
+    if (eplb_command_decode(&world->shape, world->forwards[seq].command, room, command, &error) != EPLB_OK ||
         eplb_executor_core_check(world->ranks[rank].core, command, &error) != EPLB_OK) {
         trace_rank(&world->trace, rank, "refused: %s", error.text);
         return false;
@@ -265,20 +292,20 @@ static void say_refused_prepare(struct world *world, int32_t rank, const struct 
 void rank_start(struct world *world, int32_t rank, bool materialise_ok)
 {
     struct rank *self = &world->ranks[rank];
-    int32_t expert_ids[NUM_SLOTS];
+    int32_t room[EPLB_COMMAND_ROWS * NUM_SLOTS];
     struct eplb_command command;
     if (self->state == RANK_FORWARD) {
         trace_rank(&world->trace, rank, "still in forward %" PRIu64, self->seq);
         return;
     }
-    if (!read_command(world, rank, expert_ids, &command))
+    if (!read_command(world, rank, room, &command))
         return;
     self->state = RANK_FORWARD;
-    count(world, rank);
     feed(world, rank,
          &(struct eplb_executor_event){
              .type = EPLB_EXECUTOR_START_STEP, .command = &command, .weights_epoch = 1},
          materialise_ok);
+    count(world, rank);
     say_refused_prepare(world, rank, &command);
 }
 
@@ -309,10 +336,10 @@ void rank_finish(struct world *world, int32_t rank)
 void rank_abort(struct world *world, int32_t rank)
 {
     struct rank *self = &world->ranks[rank];
-    int32_t expert_ids[NUM_SLOTS];
+    int32_t room[EPLB_COMMAND_ROWS * NUM_SLOTS];
     struct eplb_command command;
     bool begun = self->state != RANK_IDLE;
-    if (!begun && !read_command(world, rank, expert_ids, &command))
+    if (!begun && !read_command(world, rank, room, &command))
         return;
     if (!begun)
         memset(self->counts, 0, sizeof self->counts);

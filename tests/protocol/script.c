@@ -111,6 +111,8 @@ static const char *set(struct world *world, struct words *words)
         } else if (take(words, "overlap")) {
             valid = take_number(words, 1, &number);
             settings->overlap = (int32_t)number;
+        } else if (take(words, "adaptive")) {
+            settings->adaptive = true;
         } else if (take(words, "chunks")) {
             valid = take_number(words, MAX_CHUNKS, &number) && number > 0;
             settings->chunks = (int32_t)number;
@@ -367,6 +369,21 @@ static const char *hot(struct world *world, struct words *words)
     return NULL;
 }
 
+static const char *solved(struct world *world, struct words *words)
+{
+    int32_t layer;
+    int64_t expert, percent, generation;
+    const char *wrong = "it goes on: layer L expert E P, from 1 to 99 percent, and perhaps of generation N";
+    if (!take_layer(world, words, &layer) || !take(words, "expert") ||
+        !take_number(words, NUM_EXPERTS - 1, &expert) || !take_number(words, 99, &percent) || percent < 1)
+        return wrong;
+    generation = (int64_t)eplb_manager_core_generation(world->engine.manager, layer);
+    if (take(words, "of") && !(take(words, "generation") && take_number(words, 1000, &generation)))
+        return wrong;
+    engine_solved(world, layer, (int32_t)expert, (int32_t)percent, (uint64_t)generation);
+    return NULL;
+}
+
 static const char *window(struct world *world, struct words *words)
 {
     int32_t layer;
@@ -401,12 +418,25 @@ static const struct {
     const char *(*act)(struct world *world, struct words *words);
     bool keeps_word; /* act wants to see it */
 } sentences[] = {
-    {"submit", submit, false},        {"drop", drop, false},         {"output", output, false},
-    {"policy", policy, false},        {"manager", manager, false},   {"dead", dead, false},
-    {"advance", advance, false},      {"hot", hot, false},           {"window", window, false},
-    {"state", state, false},          {"plans", plans, false},       {"forward", forward, false},
-    {"rank", do_ranks, true},         {"ranks", do_ranks, true},     {"all", do_ranks, true},
-    {"deliver", move_messages, true}, {"send", move_messages, true}, {"arrive", move_messages, true},
+    {"submit", submit, false},
+    {"drop", drop, false},
+    {"output", output, false},
+    {"solved", solved, false},
+    {"policy", policy, false},
+    {"manager", manager, false},
+    {"dead", dead, false},
+    {"advance", advance, false},
+    {"hot", hot, false},
+    {"window", window, false},
+    {"state", state, false},
+    {"plans", plans, false},
+    {"forward", forward, false},
+    {"rank", do_ranks, true},
+    {"ranks", do_ranks, true},
+    {"all", do_ranks, true},
+    {"deliver", move_messages, true},
+    {"send", move_messages, true},
+    {"arrive", move_messages, true},
 };
 
 static const char *act(struct world *world, struct words *words)

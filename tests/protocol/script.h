@@ -6,8 +6,8 @@
  *   # text    a comment
  *   > text    what happened then; made by the program, compared exactly
  *   world ... the settings, before anything happens: layers N, overlap 0 or 1, chunks N (messages of
- *             one expert), interval T, prepare_timeout T, transfer_timeout T; a time is 30s or 500ms
- *   given L   does what the line L says and shows nothing of it
+ *             one expert), adaptive (the manager renews the weights of replicas), interval T, prepare_timeout
+ * T, transfer_timeout T; a time is 30s or 500ms given L   does what the line L says and shows nothing of it
  *
  * The engine:
  *   submit ddd [from generation N]  a forward; a letter per DP rank: d decode, p prefill, m mixed,
@@ -17,6 +17,9 @@
  *   output [lacking 1 2]            the outputs of the oldest forward are processed; those of ranks
  *                                   that lack were lost
  *   policy done | policy fails      the end of a policy run
+ *   solved layer L expert E P [of generation N]
+ *                                   the solve of weights ended: P percent of the expert's rows are for
+ *                                   its first replica; for the present placement, or of generation N
  *   dead N                          the supervisor has seen that rank N is dead
  *   manager restarts                another manager takes over, between forwards
  *   advance T                       time passes

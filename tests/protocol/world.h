@@ -31,6 +31,7 @@ struct settings {
     int32_t layers;
     int32_t overlap;
     int32_t chunks; /* messages of one expert */
+    bool adaptive;  /* routing by weights that the manager renews; else static */
     int64_t interval;
     int64_t prepare_timeout;
     int64_t transfer_timeout;
@@ -107,6 +108,9 @@ void engine_drop(struct world *world, uint64_t seq);
 /** Processes the outputs of the oldest forward; those of the ranks that lack are lost. */
 void engine_output(struct world *world, const bool lacking[NUM_RANKS]);
 void engine_policy(struct world *world, bool fails);
+
+/** A solve ended: `percent` of an expert's rows for its first replica, the rest evenly for the others. */
+void engine_solved(struct world *world, int32_t layer, int32_t expert, int32_t percent, uint64_t generation);
 void engine_tick(struct world *world);
 void engine_dead(struct world *world, int32_t rank);
 

@@ -11,8 +11,9 @@
  *   record    nobody acts against it, nobody reports before all operations of the token have ended
  *   manager   commands, tokens, states; commits and aborts have their cause
  *   clock     timeouts, the timer of the rounds, a stuck activation: neither early nor late
- *   window    no sample in a window of another placement
- *   end       when it is quiet, all agree; every published layer came to an end
+ *   window    no sample in a window of another placement or other weights
+ *   weights   updates: of which generation and version, in which order, when; what the ranks run is what was
+ * sent end       when it is quiet, all agree; every published layer came to an end
  */
 #ifndef SIM_CHECK_H
 #define SIM_CHECK_H
@@ -24,13 +25,14 @@
 
 struct sim_forward;
 
-enum { SIM_BOOK_TABLES = 8, SIM_BOOK_PLANS = 8 };
+enum { SIM_BOOK_TABLES = 8, SIM_BOOK_PLANS = 8, SIM_BOOK_WEIGHTS = 8 };
 
 /** What a prepare token stands for. */
 struct sim_plan {
     uint64_t token;
     int32_t layer;
     int32_t table[SIM_SLOTS];
+    int32_t weights[SIM_SLOTS];
     bool confused; /* the engine sent another base than the manager's */
     bool built;    /* by some rank, whose moves have this hash: every other one must find the same */
     uint64_t moves_hash;
@@ -52,6 +54,7 @@ struct sim_open_prepare {
     int32_t layer; /* EPLB_NO_LAYER: none */
     uint64_t token;
     int32_t table[SIM_SLOTS];
+    int32_t weights[SIM_SLOTS];
     bool sent;
     uint64_t seq;
     int64_t sent_at;
@@ -91,13 +94,32 @@ struct sim_watched_rank {
     struct eplb_worker_levels levels; /* in its last output */
 };
 
+/** Replica weights that may be in force: of a version of a generation. */
+struct sim_weights {
+    bool known;
+    uint64_t generation;
+    uint64_t version;
+    int32_t weights[SIM_SLOTS];
+};
+
+/** The weights of all layers, as commands say. */
+struct sim_weights_book {
+    struct sim_weights entries[SIM_LAYERS][SIM_BOOK_WEIGHTS]; /* of a layer, the oldest is replaced */
+    int32_t next[SIM_LAYERS];
+    uint64_t sent[SIM_LAYERS];     /* newest version of the committed generation that a rank may get */
+    uint64_t dropped[SIM_LAYERS];  /* newest version that was dropped and is to come again; 0: none */
+    uint64_t carriers[SIM_LAYERS]; /* forward that carried weights of the layer last */
+};
+
 struct sim_window {
     int64_t logical[SIM_LAYERS][SIM_EXPERTS];
     int64_t physical[SIM_LAYERS][SIM_SLOTS];
+    uint64_t versions[SIM_LAYERS]; /* that physical belongs to */
 };
 
 struct sim_checks {
     struct sim_book book;
+    struct sim_weights_book weights;
     struct sim_open_prepare prepare;
     struct sim_open_activation activation;
     struct sim_watched_rank ranks[SIM_RANKS];
@@ -170,6 +192,19 @@ void sim_check_sample(struct world *world, const struct sim_forward *forward);
 void sim_check_window_commit(struct world *world, int32_t layer);
 void sim_check_window_close(struct world *world);
 void sim_check_windows(struct world *world);
+
+/* check_weights.c */
+void sim_book_weights(struct world *world, int32_t layer, uint64_t generation, uint64_t version,
+                      const int32_t *weights);
+void sim_book_weights_restart(struct world *world);
+void sim_check_weights_submitted(struct world *world, struct sim_forward *forward,
+                                 const struct eplb_command *command);
+void sim_check_weights_dropped(struct world *world, const struct sim_forward *forward);
+void sim_check_weights_committed(struct world *world, int32_t layer);
+void sim_check_weights_done(struct world *world);
+void sim_check_weights_forward(struct world *world, int32_t rank, struct sim_forward *forward);
+void sim_check_weights_rows(struct world *world, const struct sim_forward *forward);
+void sim_check_weights_end(struct world *world);
 
 /* check_end.c */
 void sim_check_status(struct world *world);

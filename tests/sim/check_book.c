@@ -59,8 +59,13 @@ void sim_book_note_plan(struct world *world, const struct eplb_command *command,
     plan->layer = command->prepare_layer_id;
     plan->confused = confused;
     plan->built = false;
-    memcpy(plan->table, command->expert_ids,
-           (size_t)world->config.shape.num_slots * sizeof *command->expert_ids);
+    size_t bytes = (size_t)world->config.shape.num_slots * sizeof *command->expert_ids;
+    int32_t scratch[SIM_EXPERTS];
+    memcpy(plan->table, command->expert_ids, bytes);
+    if (command->replica_weights != NULL)
+        memcpy(plan->weights, command->replica_weights, bytes);
+    else
+        eplb_weights_equal(&world->config.shape, plan->table, scratch, plan->weights);
 }
 
 const int32_t *sim_book_table(struct world *world, int32_t layer, uint64_t generation)
@@ -96,6 +101,7 @@ void sim_check_decided(struct world *world, uint64_t token, enum eplb_decision d
         sim_fail(&world->sim, "record", "activation %" PRIu64 " commits and was never handed out", token);
     int32_t layer = book->record_layer;
     uint64_t generation = ++book->generations[layer];
-    memcpy(book->tables[layer][generation % SIM_BOOK_TABLES],
-           sim_book_plan(world, book->record_prepare)->table, sizeof book->tables[layer][0]);
+    const struct sim_plan *plan = sim_book_plan(world, book->record_prepare);
+    memcpy(book->tables[layer][generation % SIM_BOOK_TABLES], plan->table, sizeof plan->table);
+    sim_book_weights(world, layer, generation, 0, plan->weights);
 }

@@ -96,6 +96,7 @@ static bool is_untold(const struct world *world)
 static void finish(struct world *world)
 {
     check_agreement(world);
+    sim_check_weights_end(world);
     for (int32_t i = 0; i < SIM_OPS; i++)
         if (world->group.ops[i].used && !world->ranks[world->group.ops[i].rank].dead)
             sim_fail(&world->sim, "end", "an operation of rank %d is outstanding", world->group.ops[i].rank);

@@ -48,14 +48,17 @@ void sim_check_forward(struct world *world, int32_t rank, struct sim_forward *fo
     for (int32_t layer = 0; layer < world->config.shape.num_layers; layer++)
         check_content(world, rank, layer);
     if (forward->read[rank]) {
-        if (memcmp(forward->generations[rank], model->generations, bytes) != 0)
-            sim_fail(&world->sim, "forward", "rank %d switches a layer inside forward %" PRIu64, rank,
-                     forward->seq);
+        if (memcmp(forward->generations[rank], model->generations, bytes) != 0 ||
+            memcmp(forward->versions[rank], model->versions, bytes) != 0)
+            sim_fail(&world->sim, "forward",
+                     "rank %d switches a layer or its weights inside forward %" PRIu64, rank, forward->seq);
         return;
     }
     memcpy(forward->generations[rank], model->generations, bytes);
+    memcpy(forward->versions[rank], model->versions, bytes);
     forward->read[rank] = true;
     check_other_ranks(world, rank, forward);
+    sim_check_weights_forward(world, rank, forward);
 }
 
 void sim_check_reported(struct world *world, int32_t rank, const struct sim_forward *forward)
@@ -67,4 +70,8 @@ void sim_check_reported(struct world *world, int32_t rank, const struct sim_forw
                      " and reports %" PRIu64,
                      rank, layer, forward->seq, forward->generations[rank][layer],
                      forward->reported[rank][layer]);
+    size_t bytes = (size_t)world->config.shape.num_layers * sizeof forward->versions[0][0];
+    if (forward->read[rank] && memcmp(forward->reported_versions[rank], forward->versions[rank], bytes) != 0)
+        sim_fail(&world->sim, "forward",
+                 "rank %d reports other weights than it ran forward %" PRIu64 " under", rank, forward->seq);
 }

@@ -9,6 +9,8 @@
 
 static const char checker[] = "manager";
 
+enum { SIM_GATE_BYTES = 1 << 16 };
+
 static bool allows(const struct world *world, const struct sim_forward *forward)
 {
     int32_t decoding = 0;
@@ -29,13 +31,16 @@ static bool all_live_ok(const struct world *world)
 }
 
 /** Whether a table is worth its migration, on a window of this book. */
-static bool passes_gate(struct world *world, int32_t layer, const int32_t *table,
+static bool passes_gate(struct world *world, int32_t layer, const int32_t *table, const int32_t *weights,
                         const struct sim_window *window)
 {
-    int32_t scratch[SIM_EXPERTS];
+    static _Alignas(64) unsigned char scratch[SIM_GATE_BYTES];
     const int32_t *active = sim_book_table(world, layer, world->checks.committed[layer]);
-    return eplb_gate(&world->config.shape, active, table, window->logical[layer], window->physical[layer],
-                     world->config.threshold, scratch)
+    const struct eplb_gate_routing routing = {world->config.routing, weights};
+    if (eplb_gate_routed_scratch(&world->config.shape) > sizeof scratch)
+        sim_fail(&world->sim, checker, "the gate needs more than %zu bytes", sizeof scratch);
+    return eplb_gate_routed(&world->config.shape, &routing, active, table, window->logical[layer],
+                            window->physical[layer], world->config.threshold, scratch)
         .publish;
 }
 
@@ -50,7 +55,7 @@ static bool is_old(const struct world *world)
 static bool is_worth_it(struct world *world)
 {
     const struct sim_open_prepare *prepare = &world->checks.prepare;
-    return passes_gate(world, prepare->layer, prepare->table, &world->checks.open);
+    return passes_gate(world, prepare->layer, prepare->table, prepare->weights, &world->checks.open);
 }
 
 static void take_new_token(struct world *world, uint64_t token)
@@ -116,7 +121,8 @@ static void begin_prepare(struct world *world, const struct eplb_command *comman
     if (command->prepare_layer_id <= checks->last_layer)
         sim_fail(&world->sim, checker, "layer %d is prepared after layer %d of the same round",
                  command->prepare_layer_id, checks->last_layer);
-    if (!passes_gate(world, command->prepare_layer_id, command->expert_ids, &checks->closed))
+    if (!passes_gate(world, command->prepare_layer_id, command->expert_ids, command->replica_weights,
+                     &checks->closed))
         sim_fail(&world->sim, checker, "layer %d is prepared and did not pass the gate",
                  command->prepare_layer_id);
     take_new_token(world, command->prepare_token.value);
@@ -125,6 +131,9 @@ static void begin_prepare(struct world *world, const struct eplb_command *comman
         .layer = command->prepare_layer_id, .token = command->prepare_token.value, .ready_at = -1};
     memcpy(checks->prepare.table, command->expert_ids,
            (size_t)world->config.shape.num_slots * sizeof *command->expert_ids);
+    if (command->replica_weights != NULL)
+        memcpy(checks->prepare.weights, command->replica_weights,
+               (size_t)world->config.shape.num_slots * sizeof *command->replica_weights);
 }
 
 static void note_prepare(struct world *world, const struct eplb_command *command)
@@ -278,6 +287,7 @@ static void check_commit(struct world *world, const struct eplb_manager_action *
     checks->committed[layer]++;
     checks->activation.layer = EPLB_NO_LAYER;
     sim_check_window_commit(world, layer);
+    sim_check_weights_committed(world, layer);
 }
 
 static void check_activation_abort(struct world *world, enum eplb_abort_reason why)

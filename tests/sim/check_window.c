@@ -30,12 +30,17 @@ static int64_t add_layer(struct world *world, const struct sim_forward *forward,
     if (generation > committed || generation + kept <= committed)
         return 0;
     const int32_t *table = sim_book_table(world, layer, generation);
+    uint64_t version = forward->versions[0][layer];
+    if (generation == committed && version > open->versions[layer]) {
+        memset(open->physical[layer], 0, sizeof open->physical[layer]);
+        open->versions[layer] = version;
+    }
     int64_t added = 0;
     for (int32_t slot = 0; slot < shape->num_slots; slot++) {
         int64_t count = forward->counts[slot / shape->slots_per_rank][layer][slot % shape->slots_per_rank];
         added += count;
         open->logical[layer][table[slot]] += count;
-        if (generation == committed)
+        if (generation == committed && version == open->versions[layer])
             open->physical[layer][slot] += count;
     }
     return added;
@@ -57,6 +62,7 @@ void sim_check_sample(struct world *world, const struct sim_forward *forward)
         return;
     }
     SIM_COUNT(&world->sim, SAMPLES);
+    sim_check_weights_rows(world, forward);
     int64_t added = 0;
     for (int32_t layer = 0; layer < world->config.shape.num_layers; layer++)
         added += add_layer(world, forward, layer);
@@ -70,12 +76,14 @@ void sim_check_sample(struct world *world, const struct sim_forward *forward)
 void sim_check_window_commit(struct world *world, int32_t layer)
 {
     memset(world->checks.open.physical[layer], 0, sizeof world->checks.open.physical[layer]);
+    world->checks.open.versions[layer] = 0;
 }
 
 void sim_check_window_close(struct world *world)
 {
     world->checks.closed = world->checks.open;
     memset(&world->checks.open, 0, sizeof world->checks.open);
+    memcpy(world->checks.open.versions, world->checks.closed.versions, sizeof world->checks.open.versions);
 }
 
 static void compare(struct world *world, const struct sim_window *mine, const struct eplb_window *window,

@@ -104,4 +104,11 @@ void sim_config_draw(struct sim *sim, struct sim_config *config)
         config->death_forwards[i] = (int32_t)sim_between(sim, 5, config->num_forwards);
     config->faultless = config->faultless && config->num_deaths == 0;
     config->deaths_await_activation = sim_chance(sim, 600);
+    static const enum eplb_replica_routing routings[] = {
+        EPLB_ROUTING_STATIC,   EPLB_ROUTING_STATIC,   EPLB_ROUTING_WEIGHTED, EPLB_ROUTING_BATCH,
+        EPLB_ROUTING_ADAPTIVE, EPLB_ROUTING_ADAPTIVE, EPLB_ROUTING_ADAPTIVE, EPLB_ROUTING_ADAPTIVE};
+    config->routing = routings[sim_below(sim, sizeof routings / sizeof *routings)];
+    config->weights_decay = (double)sim_below(sim, 100) / 100;
+    if (!config->faultless)
+        config->faults.weights_confused = draw_rate(sim, 200);
 }

@@ -7,6 +7,7 @@
 #define SIM_CONFIG_H
 
 #include "eplb/placement.h"
+#include "eplb/routing.h"
 #include "sim/sim.h"
 
 enum {
@@ -31,6 +32,7 @@ struct sim_faults {
     int32_t prepare_hang;
     int32_t activation_confused; /* the command's activation completes a prepare that the ranks lack */
     int32_t prepare_confused;    /* the command's base is not what the ranks run */
+    int32_t weights_confused;    /* a weight update of another generation, or one that is not legal */
     int32_t materialise_fail;
     int32_t reload;
     int32_t message_lost;
@@ -49,6 +51,8 @@ struct sim_config {
     int32_t overlap;
     bool greedy;
     bool decode_only;
+    enum eplb_replica_routing routing;
+    double weights_decay;
     double threshold;
     int64_t update_interval;
     int64_t prepare_timeout;

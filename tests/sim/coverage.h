@@ -72,7 +72,21 @@
     COUNT(DEATHS_AFTER_COMMIT, "killed with a committed activation that was not reported by all")  \
     COUNT(STEPS_ABORTED_BEGUN, "steps given up in the forward")                                    \
     COUNT(STEPS_ABORTED_UNBEGUN, "steps given up before the forward")                              \
-    COUNT(IDLE_GAPS, "gaps longer than the prepare timeout with a prepare open")
+    COUNT(IDLE_GAPS, "gaps longer than the prepare timeout with a prepare open")                   \
+    COUNT(SOLVES, "solves of weights")                                                             \
+    COUNT(WEIGHTS, "weight updates handed out")                                                    \
+    COUNT(WEIGHTS_TAKEN, "of these taken by a rank")                                               \
+    COUNT(WEIGHTS_IN_PREFILL, "handed out with a forward that is no decode boundary")              \
+    COUNT(WEIGHTS_LOST, "in a dropped forward")                                                    \
+    COUNT(WEIGHTS_LOST_OLDER, "in a dropped forward after which a newer version was sent")         \
+    COUNT(WEIGHTS_AGAIN, "handed out again after a drop")                                          \
+    COUNT(WEIGHTS_IN_FLIGHT, "activations handed out while an update of the layer is in flight")   \
+    COUNT(WEIGHTS_WAITING, "solved for a layer that is activating")                                \
+    COUNT(WEIGHTS_OVERTAKEN, "solved for a placement that was replaced meanwhile")                 \
+    COUNT(WEIGHTS_CONFUSED, "weight updates of another generation")                                \
+    COUNT(WEIGHTS_ILLEGAL, "weight updates that are not legal")                                    \
+    COUNT(WEIGHTS_REFUSED, "of these refused by a rank")                                           \
+    COUNT(WEIGHTS_WITH_TABLE, "prepares with weights")
 
 enum sim_count {
 #define SIM_COVERAGE_ENUM(name, what) SIM_COUNT_##name,

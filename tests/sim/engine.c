@@ -11,6 +11,7 @@
 
 static void submit(struct world *world, int32_t nobody, uint64_t unused);
 static void run_policy(struct world *world, int32_t nobody, uint64_t unused);
+static void solve(struct world *world, int32_t nobody, uint64_t unused);
 static void tick(struct world *world, int32_t nobody, uint64_t unused);
 static void submit_soon(struct world *world);
 
@@ -47,8 +48,7 @@ static void log_line(void *context, const struct eplb_log_record *record)
     SIM_TRACE(&world->sim, "manager", SIM_NOBODY, "%s", line);
 }
 
-static void create_manager(struct world *world, const int32_t *tables, const uint64_t *generations,
-                           uint64_t first_token)
+static void create_manager(struct world *world, const struct eplb_executor_core *living, uint64_t first_token)
 {
     const struct sim_config *config = &world->config;
     struct sim_engine *engine = &world->engine;
@@ -63,8 +63,12 @@ static void create_manager(struct world *world, const int32_t *tables, const uin
         .overlap = config->overlap,
         .first_token = first_token,
         .first_seq = engine->next_seq,
-        .initial = tables,
-        .generations = generations,
+        .initial = living == NULL ? NULL : eplb_executor_core_tables(living),
+        .generations = living == NULL ? NULL : eplb_executor_core_generations(living),
+        .weight_versions = living == NULL ? NULL : eplb_executor_core_versions(living),
+        .initial_weights = living == NULL ? NULL : eplb_executor_core_replica_weights(living),
+        .replica_routing = config->routing,
+        .weights_decay = config->weights_decay,
         .log = log,
         .policy_log = log,
     };
@@ -78,7 +82,7 @@ void sim_engine_init(struct world *world)
     struct sim_engine *engine = &world->engine;
     engine->sink = (struct eplb_log_sink){sizeof engine->sink, world, log_line};
     engine->next_seq = world->config.first_seq;
-    create_manager(world, NULL, NULL, world->config.first_token);
+    create_manager(world, NULL, world->config.first_token);
     sim_after(&world->sim, 0, SIM_NOBODY, submit, 0);
     sim_after(&world->sim, SIM_MILLISECOND, SIM_NOBODY, tick, 0);
 }
@@ -87,6 +91,29 @@ void sim_engine_destroy(struct world *world)
 {
     eplb_manager_core_destroy(world->engine.manager);
     world->engine.manager = NULL;
+}
+
+/** A weight update that all ranks must leave out: of another generation, or not legal. */
+static void add_stray_weights(struct world *world, struct eplb_command *command, int32_t *weights)
+{
+    const struct eplb_shape *shape = &world->config.shape;
+    int32_t layer = (int32_t)sim_below(&world->sim, shape->num_layers);
+    if (command->num_weight_updates == EPLB_MAX_WEIGHT_UPDATES || layer == command->update_layer_id)
+        return;
+    for (int32_t i = 0; i < command->num_weight_updates; i++)
+        if (command->weight_updates[i].layer == layer)
+            return;
+    int32_t scratch[SIM_EXPERTS];
+    uint64_t generation = world->checks.book.generations[layer];
+    eplb_weights_equal(shape, sim_book_table(world, layer, generation), scratch, weights);
+    bool illegal = sim_chance(&world->sim, 500) && weights[0] > 1;
+    if (illegal)
+        weights[0]--;
+    else
+        generation += sim_chance(&world->sim, 500) && generation > 0 ? UINT64_MAX : SIM_BOOK_TABLES;
+    world->sim.counts[illegal ? SIM_COUNT_WEIGHTS_ILLEGAL : SIM_COUNT_WEIGHTS_CONFUSED]++;
+    command->weight_updates[command->num_weight_updates++] = (struct eplb_weight_update){
+        .layer = layer, .generation = generation, .version = UINT64_C(1) << 40, .weights = weights};
 }
 
 /** Confused: the engine has another base in mind than the manager, in one command. */
@@ -112,7 +139,10 @@ static void give_command(struct world *world, struct sim_forward *forward, struc
             command.update_prepare_token.value += UINT64_C(1) << 32;
         world->sim.counts[SIM_COUNT_ACTIVATIONS_CONFUSED] += world->checks.book.record_confused;
     }
-    forward->says_something = has_prepare || forward->activates;
+    forward->says_something = has_prepare || forward->activates || command.num_weight_updates > 0;
+    int32_t stray[SIM_SLOTS];
+    if (!world->engine.calm && sim_chance(&world->sim, world->config.faults.weights_confused))
+        add_stray_weights(world, &command, stray);
     eplb_command_encode(&world->config.shape, &command, forward->command);
 }
 
@@ -122,6 +152,7 @@ static void act(struct world *world, const struct eplb_manager_action *action, s
     switch (action->type) {
     case EPLB_MANAGER_COMMAND:
         sim_check_submitted(world, forward, action->command);
+        sim_check_weights_submitted(world, forward, action->command);
         give_command(world, forward, *action->command);
         break;
     case EPLB_MANAGER_OPEN_RECORD:
@@ -133,6 +164,10 @@ static void act(struct world *world, const struct eplb_manager_action *action, s
     case EPLB_MANAGER_RUN_POLICY:
         world->engine.policy_running = true;
         sim_after(&world->sim, sim_below(&world->sim, 10 * SIM_MILLISECOND), SIM_NOBODY, run_policy, 0);
+        break;
+    case EPLB_MANAGER_SOLVE_WEIGHTS:
+        world->engine.solving = true;
+        sim_after(&world->sim, sim_below(&world->sim, 5 * SIM_MILLISECOND), SIM_NOBODY, solve, 0);
         break;
     case EPLB_MANAGER_COMMITTED:
     case EPLB_MANAGER_ABORTED:
@@ -180,6 +215,41 @@ static void run_policy(struct world *world, int32_t nobody, uint64_t unused)
     sim_after(&world->sim, sim_below(&world->sim, 10 * SIM_MILLISECOND), SIM_NOBODY, policy_done, status);
 }
 
+static void weights_done(struct world *world, int32_t nobody, uint64_t unused)
+{
+    struct sim_engine *engine = &world->engine;
+    (void)nobody;
+    (void)unused;
+    engine->solving = false;
+    sim_check_weights_done(world);
+    step(world,
+         &(struct eplb_manager_event){
+             .type = EPLB_MANAGER_WEIGHTS_DONE, .weights = engine->solved, .num_weights = engine->num_solved},
+         NULL);
+    submit_soon(world);
+}
+
+static int64_t frozen(void *context)
+{
+    (void)context;
+    return 0;
+}
+
+/** With a budget of nothing the worst layer only. */
+static void solve(struct world *world, int32_t nobody, uint64_t unused)
+{
+    static const struct eplb_clock clock = {.size = sizeof clock, .now = frozen};
+    struct sim_engine *engine = &world->engine;
+    (void)nobody;
+    (void)unused;
+    SIM_COUNT(&world->sim, SOLVES);
+    int64_t budget = sim_chance(&world->sim, 300) ? 0 : 1;
+    const struct eplb_weight_update *solved =
+        eplb_manager_core_solve_weights(engine->manager, &clock, budget, &engine->num_solved);
+    memcpy(engine->solved, solved, (size_t)engine->num_solved * sizeof *solved);
+    sim_after(&world->sim, sim_below(&world->sim, 10 * SIM_MILLISECOND), SIM_NOBODY, weights_done, 0);
+}
+
 static void tick(struct world *world, int32_t nobody, uint64_t unused)
 {
     (void)nobody;
@@ -217,8 +287,9 @@ static void restart(struct world *world)
     sim_engine_destroy(world);
     uint64_t first_token = draw_first_token(world);
     SIM_TRACE(&world->sim, "engine", SIM_NOBODY, "a new manager takes over");
-    create_manager(world, eplb_executor_core_tables(any), eplb_executor_core_generations(any), first_token);
+    create_manager(world, any, first_token);
     sim_book_restart(world, first_token);
+    sim_book_weights_restart(world);
     engine->restarting = false;
     engine->runs_before_calm = 0;
     world->num_restart_allocations += allocations_counted() - before;
@@ -229,8 +300,8 @@ static void restart(struct world *world)
 static void submit_soon(struct world *world)
 {
     struct sim_engine *engine = &world->engine;
-    if (engine->restarting && engine->num_flights == 0 && !engine->policy_running && !engine->stopping &&
-        engine->num_killed == 0)
+    if (engine->restarting && engine->num_flights == 0 && !engine->policy_running && !engine->solving &&
+        !engine->stopping && engine->num_killed == 0)
         restart(world);
     if (engine->submit_pending || engine->stopping || engine->draining || engine->restarting ||
         engine->num_flights > world->config.overlap)
@@ -259,6 +330,7 @@ static void drop(struct world *world, struct sim_forward *forward)
     SIM_COUNT(&world->sim, DROPS);
     remove_flight(world, forward->seq);
     sim_check_dropped(world, forward->seq);
+    sim_check_weights_dropped(world, forward);
     step(world, &(struct eplb_manager_event){.type = EPLB_MANAGER_DROPPED, .seq = forward->seq}, NULL);
     submit_soon(world);
 }
@@ -487,6 +559,7 @@ static void encode_output(struct world *world, int32_t rank, struct sim_forward 
                                         .slots_per_rank = shape->slots_per_rank,
                                         .prefix = prefix,
                                         .generations = eplb_executor_core_ran_generations(core),
+                                        .weight_versions = eplb_executor_core_ran_versions(core),
                                         .levels = eplb_executor_core_levels(core)};
     eplb_worker_output_encode(shape, &output, record);
 }
@@ -499,7 +572,8 @@ void sim_engine_send_output(struct world *world, int32_t rank, struct sim_forwar
     forward->corrupt[rank] = !world->engine.calm && sim_chance(sim, world->config.faults.prefix_corrupt);
     encode_output(world, rank, forward, record);
     if (eplb_worker_output_decode(&world->config.shape, record, forward->prefixes[rank],
-                                  forward->reported[rank], &forward->outputs[rank], &error) != EPLB_OK)
+                                  forward->reported[rank], forward->reported_versions[rank],
+                                  &forward->outputs[rank], &error) != EPLB_OK)
         sim_fail(sim, "engine", "rank %d, forward %" PRIu64 ": %s", rank, forward->seq, error.text);
     uint64_t name = forward->seq << SEQ_SHIFT | (uint64_t)rank;
     bool lost = output_gets_lost(world, rank);

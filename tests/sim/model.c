@@ -23,7 +23,9 @@ void sim_model_init(struct sim_model *model, const struct sim_config *config, in
     model->ep_rank = ep_rank;
     model->epoch = 1;
     for (int32_t layer = 0; layer < config->shape.num_layers; layer++) {
+        int32_t scratch[SIM_EXPERTS];
         eplb_placement_initial(&config->shape, model->tables[layer]);
+        eplb_weights_equal(&config->shape, model->tables[layer], scratch, model->weights[layer]);
         make_maps(model, config, layer);
         for (int32_t slot = 0; slot < config->shape.slots_per_rank; slot++) {
             int32_t expert = model->tables[layer][ep_rank * config->shape.slots_per_rank + slot];
@@ -69,6 +71,32 @@ void sim_model_switch(struct sim_model *model, const struct sim_config *config,
            (size_t)config->shape.num_slots * sizeof *plan->expert_ids);
     make_maps(model, config, plan->layer);
     model->generations[plan->layer]++;
+    memcpy(model->weights[plan->layer], plan->replica_weights,
+           (size_t)config->shape.num_slots * sizeof *plan->replica_weights);
+    model->versions[plan->layer] = 0;
+}
+
+void sim_model_take_weights(struct sim_model *model, const struct sim_config *config, int32_t layer,
+                            uint64_t version, const int32_t *weights)
+{
+    memcpy(model->weights[layer], weights, (size_t)config->shape.num_slots * sizeof *weights);
+    model->versions[layer] = version;
+}
+
+/** By weights: of an expert's rows, a slot gets those between its share of the unit and the next one's. */
+static void count_by_weights(const struct sim_model *model, const struct eplb_shape *shape, int32_t layer,
+                             int32_t expert, int64_t rows, int64_t *counts)
+{
+    int64_t before = 0;
+    for (int32_t slot = 0; slot < shape->num_slots; slot++) {
+        if (model->tables[layer][slot] != expert)
+            continue;
+        int64_t after = before + model->weights[layer][slot];
+        if (slot / shape->slots_per_rank == model->ep_rank)
+            counts[slot % shape->slots_per_rank] +=
+                rows * after / EPLB_WEIGHT_UNIT - rows * before / EPLB_WEIGHT_UNIT;
+        before = after;
+    }
 }
 
 void sim_model_count(const struct sim_model *model, const struct sim_config *config, sim_rows rows,
@@ -80,6 +108,10 @@ void sim_model_count(const struct sim_model *model, const struct sim_config *con
     for (int32_t layer = 0; layer < shape->num_layers; layer++)
         for (int32_t source = 0; source < shape->ep_size; source++)
             for (int32_t expert = 0; expert < shape->num_experts; expert++) {
+                if (config->routing >= EPLB_ROUTING_WEIGHTED) {
+                    count_by_weights(model, shape, layer, expert, rows[layer][source][expert], counts[layer]);
+                    continue;
+                }
                 int32_t slot = model->maps[layer][source][expert] - first;
                 if (slot >= 0 && slot < shape->slots_per_rank)
                     counts[layer][slot] += rows[layer][source][expert];

@@ -18,6 +18,8 @@ struct sim_model {
     uint64_t generations[SIM_LAYERS];
     int32_t tables[SIM_LAYERS][SIM_SLOTS];
     int32_t maps[SIM_LAYERS][SIM_RANKS][SIM_EXPERTS]; /* of every source rank */
+    int32_t weights[SIM_LAYERS][SIM_SLOTS];
+    uint64_t versions[SIM_LAYERS];
     uint64_t active[SIM_LAYERS][SIM_LOCAL_SLOTS][SIM_WORDS];
     uint64_t staging[SIM_LOCAL_SLOTS][SIM_WORDS];
 };
@@ -40,7 +42,11 @@ int32_t sim_model_materialise(struct sim_model *model, const struct sim_config *
 void sim_model_switch(struct sim_model *model, const struct sim_config *config,
                       const struct eplb_layer_plan *plan);
 
-/** Counts the rows that the rank's slots get under the maps of now. */
+/** The hook update_replica_weights. */
+void sim_model_take_weights(struct sim_model *model, const struct sim_config *config, int32_t layer,
+                            uint64_t version, const int32_t *weights);
+
+/** Counts the rows that the rank's slots get under the maps or weights of now. */
 void sim_model_count(const struct sim_model *model, const struct sim_config *config, sim_rows rows,
                      int64_t counts[SIM_LAYERS][SIM_LOCAL_SLOTS]);
 

@@ -19,6 +19,7 @@ void sim_rank_init(struct world *world, int32_t rank)
         .shape = config->shape,
         .ep_rank = rank,
         .initial = initial,
+        .takes_weights = config->routing >= EPLB_ROUTING_WEIGHTED,
         .expert_bytes = 8 * config->words,
         .limits = {.chunk_bytes = 8 * config->chunk_words,
                    .inflight_bytes = config->inflight_bytes,
@@ -105,6 +106,17 @@ static void update(struct world *world, int32_t rank, const struct eplb_executor
         sim_model_switch(&world->ranks[rank].model, &world->config, action->plan);
 }
 
+static void take_weights(struct world *world, int32_t rank, int32_t layer)
+{
+    struct sim_rank *self = &world->ranks[rank];
+    const struct eplb_executor_core *core = self->core;
+    uint64_t version = eplb_executor_core_versions(core)[layer];
+    const int32_t *weights = eplb_executor_core_replica_weights(core) + layer * world->config.shape.num_slots;
+    SIM_TRACE(&world->sim, "rank", rank, "takes weights of layer %d, version %" PRIu64, layer, version);
+    SIM_COUNT(&world->sim, WEIGHTS_TAKEN);
+    sim_model_take_weights(&self->model, &world->config, layer, version, weights);
+}
+
 static void take_actions(struct world *world, int32_t rank)
 {
     struct sim_rank *self = &world->ranks[rank];
@@ -123,6 +135,12 @@ static void take_actions(struct world *world, int32_t rank)
             break;
         case EPLB_EXECUTOR_UPDATE:
             update(world, rank, &action);
+            break;
+        case EPLB_EXECUTOR_WEIGHTS:
+            take_weights(world, rank, action.layer);
+            break;
+        case EPLB_EXECUTOR_REFUSED:
+            SIM_COUNT(&world->sim, WEIGHTS_REFUSED);
             break;
         }
 }
@@ -370,10 +388,9 @@ static void begin_next(struct world *world, int32_t rank, uint64_t unused)
     self->num_inbox--;
     struct sim_forward *forward = sim_forward_at(world, self->seq);
     struct eplb_command command;
-    int32_t expert_ids[SIM_SLOTS];
+    int32_t room[EPLB_COMMAND_ROWS * SIM_SLOTS];
     struct eplb_error error;
-    if (eplb_command_decode(&world->config.shape, forward->command, expert_ids, &command, &error) !=
-            EPLB_OK ||
+    if (eplb_command_decode(&world->config.shape, forward->command, room, &command, &error) != EPLB_OK ||
         eplb_executor_core_check(self->core, &command, &error) != EPLB_OK)
         sim_fail(&world->sim, "rank", "rank %d refuses the command of forward %" PRIu64 ": %s", rank,
                  self->seq, error.text);

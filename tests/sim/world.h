@@ -16,8 +16,8 @@
 #include "sim/sim.h"
 
 enum {
-    SIM_FORWARDS = 16,     /* places for forwards; the newest is never so far from the oldest in flight */
-    SIM_RECORD_BYTES = 512 /* of an encoded command or output */
+    SIM_FORWARDS = 16,      /* places for forwards; the newest is never so far from the oldest in flight */
+    SIM_RECORD_BYTES = 2048 /* of an encoded command or output */
 };
 
 /** What has become of a rank's output of a forward, as the engine sees it. */
@@ -34,6 +34,8 @@ struct sim_forward {
     bool says_something; /* its command is not empty */
     bool given;          /* to the ranks */
     unsigned char command[SIM_RECORD_BYTES];
+    struct eplb_weight_update weights[EPLB_MAX_WEIGHT_UPDATES]; /* of the manager's, without the weights */
+    int32_t num_weights;
 
     /* What really happened, per rank. */
     bool begun[SIM_RANKS];
@@ -42,6 +44,7 @@ struct sim_forward {
     bool passed[SIM_RANKS];  /* the forward is behind the rank */
     bool read[SIM_RANKS];    /* generations and counts are there */
     uint64_t generations[SIM_RANKS][SIM_LAYERS];
+    uint64_t versions[SIM_RANKS][SIM_LAYERS];
     int64_t counts[SIM_RANKS][SIM_LAYERS][SIM_LOCAL_SLOTS];
 
     /* What the engine got. */
@@ -49,6 +52,7 @@ struct sim_forward {
     bool corrupt[SIM_RANKS];
     int64_t prefixes[SIM_RANKS][SIM_LAYERS * SIM_LOCAL_SLOTS];
     uint64_t reported[SIM_RANKS][SIM_LAYERS];
+    uint64_t reported_versions[SIM_RANKS][SIM_LAYERS];
     struct eplb_worker_output outputs[SIM_RANKS];
 };
 
@@ -88,6 +92,9 @@ struct sim_engine {
     int32_t num_submitted;
     bool restarting; /* nothing is submitted until the ranks are idle and a new manager is there */
     bool policy_running;
+    bool solving;
+    struct eplb_weight_update solved[SIM_LAYERS]; /* what the solve gave, until it is told */
+    int32_t num_solved;
     bool submit_pending;
     bool feed_pending;
     int64_t last_hand_out; /* when the newest forward is handed out: they stay in order */

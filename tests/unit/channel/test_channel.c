@@ -33,8 +33,8 @@ _Static_assert(sizeof(void *) != 8 || sizeof(struct eplb_channel_params) == 104,
                "struct eplb_channel_params");
 _Static_assert(sizeof(void *) != 8 || sizeof(struct eplb_channel_attach_params) == 48,
                "struct eplb_channel_attach_params");
-_Static_assert(sizeof(void *) != 8 || sizeof(struct eplb_channel_reply) == 96, "struct eplb_channel_reply");
-_Static_assert(sizeof(void *) != 8 || sizeof(struct eplb_channel_request) == 96,
+_Static_assert(sizeof(void *) != 8 || sizeof(struct eplb_channel_reply) == 104, "struct eplb_channel_reply");
+_Static_assert(sizeof(void *) != 8 || sizeof(struct eplb_channel_request) == 368,
                "struct eplb_channel_request");
 
 enum { LONG_MS = 60000, PATH = 512 };
@@ -337,7 +337,7 @@ static void a_head_without_sense_is_refused(void **state)
     const uint64_t wrong[] = {UINT64_MAX, EPLB_SEGMENT_ALIGN};
     static const char *const texts[] = {
         "a channel's setup_bytes is 18446744073709551615; allowed is 0 to 1099511627776",
-        "a channel of 20480 bytes; what its head says would need 21824"};
+        "a channel of 20480 bytes; what its head says would need 23104"};
     for (size_t i = 0; i < LENGTH(wrong); i++) {
         assert_int_equal(pwrite(file, &wrong[i], 8, EPLB_SEGMENT_ALIGN + 40), 8);
         refuse_attach(&scene, EPLB_LAYOUT, texts[i]);

@@ -314,7 +314,7 @@ static void damage_request(struct scene *scene, int how)
         atomic_store(&place->slot->body_bytes, UINT64_MAX);
         return;
     case 3:
-        memset(place->record + 60, 1, 1);
+        memset(place->record + 68, 1, 1);
         return;
     default:
         memset(place->record, 1, 1);
@@ -332,7 +332,7 @@ static void a_request_without_sense_ends_the_following(void **state)
         "any "
         "more",
         "rank 2: the input of the forward after 1 has 18446744073709551615 bytes; allowed is 0 to 4096",
-        "command of forward 2: byte 60 is 1; it is not used and must be 0",
+        "command of forward 2: byte 68 is 1; it is not used and must be 0",
         "rank 2: the seq after forward 1 is 1; it must rise",
     };
     for (size_t i = 0; i < LENGTH(texts); i++) {
@@ -411,7 +411,7 @@ static void a_head_without_sense_is_refused(void **state)
          "a channel's max_input_bytes is 18446744073709551615; allowed is 0 to 1099511627776"},
         {32, 8, (UINT64_C(1) << 40) + 1,
          "a channel's max_result_bytes is 1099511627777; allowed is 0 to 1099511627776"},
-        {40, 8, UINT64_C(1) << 40, "a channel of 17792 bytes; what its head says would need 1099511645504"},
+        {40, 8, UINT64_C(1) << 40, "a channel of 19072 bytes; what its head says would need 1099511646784"},
         {0, 4, 2, "it is small enough"},
     };
     for (size_t i = 0; i < LENGTH(damages); i++) {

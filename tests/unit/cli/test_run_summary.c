@@ -100,29 +100,34 @@ static void a_verified_run_is_told(void **state)
     (void)state;
     struct scene scene;
     set_scene(&scene);
-    prints(&scene,
-           "eplb run: policy balanced, routing model, 2 layers of 4 experts on 2 ranks x 3 slots (1 "
-           "redundant on each, 2 in total)\n"
-           "  wall time: 300 forwards and 5000 tokens in 2.50 s, 2000 tokens/s; a forward took 1.50 ms "
-           "(p50), 4.25 ms (p99)\n"
-           "  2 rounds: 4 layers prepared, 3 switched, 2 given up (1 timed out); 9 slots moved, 9.0 KiB\n"
-           "  peak / mean of the ranks, mean over the layers: 1.500 in the first window, 1.125 in the last "
-           "(1.625 under the initial placement)\n"
-           "           forwards  initial placement  as it was  hottest of layer 1    switched\n"
-           "            1 - 100              1.500      1.500  3 (25 %)                     0\n"
-           "          201 - 300              1.625      1.125  -                            3\n"
-           "  load of the ranks in layer 1 in the last window: under the initial placement (before), and as "
-           "it was (after)\n"
-           "             before (load / mean)              after\n"
-           "  rank    0   1.50 ##########################   1.10 ###################\n"
-           "  rank    1   0.50 #########                    0.90 ################\n"
-           "  critical path (the busiest rank of every layer and forward, added up)\n"
-           "                     without balancing       with\n"
-           "             tokens              80000      60000   -25.0 %\n"
-           "       CPU time, ms             1000.0      750.0   -25.0 %\n"
-           "  tokens, mean rank              50000      50000  (perfect balance)\n"
-           "  verified: yes (all 5000 tokens and the bits of their logits are the same without balancing; 36 "
-           "slots held the right expert after their layer had switched)\n");
+    scene.summary.replica_routing = "batch";
+    scene.with.statistics.routing_path_ns = 3750000;
+    prints(
+        &scene,
+        "eplb run: policy balanced, routing model, 2 layers of 4 experts on 2 ranks x 3 slots (1 "
+        "redundant on each, 2 in total)\n"
+        "  wall time: 300 forwards and 5000 tokens in 2.50 s, 2000 tokens/s; a forward took 1.50 ms "
+        "(p50), 4.25 ms (p99)\n"
+        "  2 rounds: 4 layers prepared, 3 switched, 2 given up (1 timed out); 9 slots moved, 9.0 KiB\n"
+        "  peak / mean of the ranks, mean over the layers: 1.500 in the first window, 1.125 in the last "
+        "(1.625 under the initial placement)\n"
+        "           forwards  initial placement  as it was  hottest of layer 1    switched\n"
+        "            1 - 100              1.500      1.500  3 (25 %)                     0\n"
+        "          201 - 300              1.625      1.125  -                            3\n"
+        "  load of the ranks in layer 1 in the last window: under the initial placement (before), and as "
+        "it was (after)\n"
+        "             before (load / mean)              after\n"
+        "  rank    0   1.50 ##########################   1.10 ###################\n"
+        "  rank    1   0.50 #########                    0.90 ################\n"
+        "  critical path (the busiest rank of every layer and forward, added up)\n"
+        "                     without balancing       with\n"
+        "             tokens              80000      60000   -25.0 %\n"
+        "       CPU time, ms             1000.0      750.0   -25.0 %\n"
+        "  tokens, mean rank              50000      50000  (perfect balance)\n"
+        "  replica routing batch: choosing slots took 12.5 us of CPU time per forward (the slowest rank of "
+        "every layer, added up)\n"
+        "  verified: yes (all 5000 tokens and the bits of their logits are the same without balancing; 36 "
+        "slots held the right expert after their layer had switched)\n");
 }
 
 static void a_run_without_balancing_is_told(void **state)
@@ -212,6 +217,8 @@ static void programs_get_every_figure(void **state)
     (void)state;
     struct scene scene;
     set_scene(&scene);
+    scene.summary.replica_routing = "batch";
+    scene.with.statistics.routing_path_ns = 3750000;
     json_t *root = parse(&scene);
     text_is(root, "format", "eplb-run-1");
     text_is(root, "status", "ok");
@@ -223,6 +230,8 @@ static void programs_get_every_figure(void **state)
     number_is(root, "slots_per_rank", 3);
     text_is(root, "policy", "balanced");
     text_is(root, "routing", "model");
+    text_is(root, "replica_routing", "batch");
+    number_is(root, "replica_routing_us_per_step", 12.5);
     number_is(root, "rounds", 2);
     number_is(root, "layers_prepared", 4);
     number_is(root, "layers_activated", 3);

@@ -186,10 +186,8 @@ static void only_bools_are_negated(void **state)
     expect_refused(EPLB_COMMAND_PLAN, "--noverbose=true", EPLB_USAGE,
                    "--noverbose takes no value; write --verbose=VALUE");
     /* A name that merely starts with "no". */
-    expect_refused(
-        EPLB_COMMAND_PLAN, "--node_of_rank=0,0,1,1", EPLB_UNSUPPORTED,
-        "option node_of_rank is reserved (the node that each rank runs on) and not built yet; leave "
-        "it out (flag)");
+    const struct eplb_config config = parsed("--node_of_rank=0,0,1,1");
+    assert_string_equal(config.options.node_of_rank, "0,0,1,1");
 }
 
 static void reserved_names_are_refused(void **state)

@@ -471,8 +471,8 @@ static void unknown_and_reserved_names_are_refused(void **state)
     EXPECT_REFUSED(eplb_options_set_int(&options, "load", 5, by_file, &error), EPLB_USAGE,
                    "unknown option \"load\" (file conf.json); the nearest known name is ep_size");
     EXPECT_REFUSED(
-        eplb_options_set_text(&options, "node_of_rank", "0,1", by_file, &error), EPLB_UNSUPPORTED,
-        "option node_of_rank is reserved (the node that each rank runs on) and not built yet; leave it "
+        eplb_options_set_text(&options, "on_rank_failure", "stop", by_file, &error), EPLB_UNSUPPORTED,
+        "option on_rank_failure is reserved (what a rank's death means) and not built yet; leave it "
         "out (file conf.json)");
     EXPECT_REFUSED(
         eplb_options_refuse("max_graph_batch", "null", by_file, &error), EPLB_UNSUPPORTED,
@@ -485,25 +485,33 @@ static void unknown_and_reserved_names_are_refused(void **state)
 static void every_plus_name_is_reserved(void **state)
 {
     (void)state;
-    static const char *const names[] = {"eplb_replica_routing",
-                                        "eplb_max_bytes_per_step",
-                                        "eplb_max_moves_per_layer",
-                                        "eplb_expert_bytes",
-                                        "eplb_max_break_even_steps",
-                                        "eplb_num_groups",
-                                        "eplb_num_nodes",
-                                        "eplb_shift_trigger",
-                                        "eplb_min_tokens_per_layer",
-                                        "eplb_cost_per_active_slot",
-                                        "eplb_cost_per_token",
-                                        "node_of_rank",
-                                        "on_rank_failure",
-                                        "enable_graph",
+    static const char *const names[] = {"eplb_max_bytes_per_step", "eplb_max_moves_per_layer",
+                                        "eplb_expert_bytes",       "eplb_max_break_even_steps",
+                                        "eplb_num_groups",         "eplb_num_nodes",
+                                        "eplb_shift_trigger",      "eplb_min_tokens_per_layer",
+                                        "on_rank_failure",         "enable_graph",
                                         "max_graph_batch"};
     struct eplb_options options = defaults();
     assert_int_equal(sizeof names / sizeof names[0], EPLB_NUM_OPTIONS - EPLB_NUM_BUILT_OPTIONS);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         assert_int_equal(eplb_options_set(&options, names[i], "1", by_flag, NULL), EPLB_UNSUPPORTED);
+}
+
+static void replica_routings_are_known_by_name(void **state)
+{
+    static const char *const names[] = {"static", "local", "weighted", "adaptive", "batch"};
+    struct eplb_options options = defaults();
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        must_set(&options, "eplb_replica_routing", names[i], by_flag);
+        assert_string_equal(options.eplb_replica_routing, names[i]);
+    }
+    EXPECT_REFUSED(eplb_options_set(&options, "eplb_replica_routing", "weightd", by_flag, &error),
+                   EPLB_INVALID,
+                   "option eplb_replica_routing takes static, local, weighted, adaptive or batch, not "
+                   "\"weightd\" (flag)");
+    EXPECT_REFUSED(eplb_options_set(&options, "eplb_cost_per_token", "0", by_flag, &error), EPLB_INVALID,
+                   "option eplb_cost_per_token takes an integer in [1, 1000000], not \"0\" (flag)");
 }
 
 static void a_long_value_is_cut_in_the_sentence(void **state)
@@ -657,7 +665,9 @@ static void the_line_at_start_has_every_value_and_source(void **state)
               "(default) | eplb_transfer_inflight_bytes=67108864 (default) | initial_placement= "
               "(default) | enable_schedule_overlap=false (default) | instance_name=eplb (default) | "
               "process_group=shm (default) | rank_silence_timeout_seconds=30 (default) | "
-              "memory_limit=0 (default)");
+              "memory_limit=0 (default) | eplb_replica_routing=static (default) | "
+              "eplb_cost_per_active_slot=0 (default) | eplb_cost_per_token=1 (default) | "
+              "node_of_rank= (default)");
     eplb_options_log(&options, NULL);
 }
 
@@ -686,6 +696,7 @@ int main(void)
         cmocka_unit_test(timeouts_and_sizes_of_transfers_fit_together),
         cmocka_unit_test(unknown_and_reserved_names_are_refused),
         cmocka_unit_test(every_plus_name_is_reserved),
+        cmocka_unit_test(replica_routings_are_known_by_name),
         cmocka_unit_test(a_long_value_is_cut_in_the_sentence),
         cmocka_unit_test(options_are_checked_against_the_model),
         cmocka_unit_test(fields_set_directly_are_checked_too),

@@ -67,6 +67,10 @@ static void the_dump_of_the_defaults(void **state)
                       "  \"process_group\": \"shm\",\n"
                       "  \"rank_silence_timeout_seconds\": 30,\n"
                       "  \"memory_limit\": 0,\n"
+                      "  \"eplb_replica_routing\": \"static\",\n"
+                      "  \"eplb_cost_per_active_slot\": 0,\n"
+                      "  \"eplb_cost_per_token\": 1,\n"
+                      "  \"node_of_rank\": \"\",\n"
                       "  \"sources\": {\n"
                       "    \"enable_eplb\": \"default\",\n"
                       "    \"redundant_experts_num\": \"default\",\n"
@@ -87,7 +91,11 @@ static void the_dump_of_the_defaults(void **state)
                       "    \"instance_name\": \"default\",\n"
                       "    \"process_group\": \"default\",\n"
                       "    \"rank_silence_timeout_seconds\": \"default\",\n"
-                      "    \"memory_limit\": \"default\"\n"
+                      "    \"memory_limit\": \"default\",\n"
+                      "    \"eplb_replica_routing\": \"default\",\n"
+                      "    \"eplb_cost_per_active_slot\": \"default\",\n"
+                      "    \"eplb_cost_per_token\": \"default\",\n"
+                      "    \"node_of_rank\": \"default\"\n"
                       "  }\n"
                       "}\n");
 }

@@ -24,6 +24,7 @@ struct bench {
     struct eplb_outcomes *outcomes;
     uint64_t seq;
     uint64_t generations[LAYERS];
+    uint64_t versions[LAYERS]; /* of the weights */
 };
 
 static void bench_open(struct bench *bench)
@@ -64,7 +65,8 @@ static void forward(struct bench *bench, const int64_t counts[TABLE])
                                                     .num_layers = LAYERS,
                                                     .slots_per_rank = SLOTS,
                                                     .prefix = prefix[rank],
-                                                    .generations = bench->generations};
+                                                    .generations = bench->generations,
+                                                    .weight_versions = bench->versions};
     }
     const struct eplb_manager_event event = {
         .type = EPLB_MANAGER_OUTPUTS, .seq = bench->seq, .outputs = outputs, .num_outputs = RANKS};
@@ -147,6 +149,32 @@ static void a_window_is_of_one_table(void **state)
     bench_close(&bench);
 }
 
+/* The manager's physical window restarts with new weights, and a plan's peak is scaled to it: here to the 20
+ * tokens that came under version 2. The window after a switch goes on under whatever weights. */
+static void a_plan_is_made_from_the_newest_weights(void **state)
+{
+    (void)state;
+    struct bench bench;
+    bench_open(&bench);
+    forward(&bench, (const int64_t[TABLE]){30, 0, 0, 10, 0, 0});
+    bench.versions[0] = 2;
+    forward(&bench, (const int64_t[TABLE]){6, 0, 0, 4, 0, 0});
+    bench.versions[0] = 1;
+    forward(&bench, (const int64_t[TABLE]){50, 0, 0, 0, 0, 0});
+    bench.versions[0] = 2;
+    forward(&bench, (const int64_t[TABLE]){6, 0, 0, 4, 0, 0});
+    plan(&bench, 11);
+    commit(&bench);
+    bench.generations[0] = 7;
+    bench.versions[0] = 0;
+    forward(&bench, (const int64_t[TABLE]){12, 5, 7, 10, 2, 4});
+    bench.versions[0] = 1;
+    forward(&bench, (const int64_t[TABLE]){12, 5, 7, 10, 2, 4});
+    plan(&bench, 0);
+    assert_outcome(&bench, 2, 40, 44, 45, 48);
+    bench_close(&bench);
+}
+
 /* What is no sample for the manager is none here. */
 static void refused_outputs_do_not_count(void **state)
 {
@@ -173,6 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(uneven_traffic_of_copies_is_told),
         cmocka_unit_test(a_window_is_of_one_table),
+        cmocka_unit_test(a_plan_is_made_from_the_newest_weights),
         cmocka_unit_test(refused_outputs_do_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -268,8 +268,9 @@ static void random_result(struct eplb_prng *prng, struct room *room)
                                                       .token = (int32_t)(eplb_prng_next(prng) >> 33),
                                                       .digest = eplb_prng_next(prng)};
     for (int32_t layer = 0; layer < NUM_LAYERS; layer++)
-        room->work[layer] =
-            (struct eplb_moe_work){.rows = random_positive(prng), .cpu_ns = random_positive(prng)};
+        room->work[layer] = (struct eplb_moe_work){.rows = random_positive(prng),
+                                                   .cpu_ns = random_positive(prng),
+                                                   .route_ns = random_positive(prng)};
 }
 
 static void assert_results_equal(const struct eplb_result *a, const struct eplb_result *b)
@@ -287,6 +288,7 @@ static void assert_results_equal(const struct eplb_result *a, const struct eplb_
     for (int32_t layer = 0; layer < NUM_LAYERS; layer++) {
         assert_int_equal(a->work[layer].rows, b->work[layer].rows);
         assert_int_equal(a->work[layer].cpu_ns, b->work[layer].cpu_ns);
+        assert_int_equal(a->work[layer].route_ns, b->work[layer].route_ns);
     }
 }
 
@@ -295,7 +297,7 @@ static void example_result(struct room *room)
     room_init(room);
     room->samples[0] = (struct eplb_model_sample){
         .sequence = 0x0807060504030201, .position = 5, .token = 65, .digest = 0x1817161514131211};
-    room->work[0] = (struct eplb_moe_work){.rows = 7, .cpu_ns = 1000};
+    room->work[0] = (struct eplb_moe_work){.rows = 7, .cpu_ns = 1000, .route_ns = 258};
     room->work[1] = (struct eplb_moe_work){.rows = 0, .cpu_ns = 0};
     room->work[2] = (struct eplb_moe_work){.rows = 9, .cpu_ns = 0x0102030405060708};
     room->result.num_samples = 1;
@@ -307,13 +309,16 @@ static void example_result(struct room *room)
 static void a_result_has_these_bytes(void **state)
 {
     (void)state;
-    static const unsigned char expected[104] = {
+    static const unsigned char expected[128] = {
         1,    0,    0,    0,    3,    0,    0,    0,                                   /* counts */
         0x88, 0x13, 0,    0,    0,    0,    0,    0,    0xa0, 0x0f, 0, 0, 0,  0, 0, 0, /* times */
         24,   0,    0,    0,    0,    0,    0,    0,                                   /* slots */
         7,    0,    0,    0,    0,    0,    0,    0,    0xe8, 3,    0, 0, 0,  0, 0, 0, /* layer 0 */
+        2,    1,    0,    0,    0,    0,    0,    0,                                   /* its routing */
         0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0, 0, 0,  0, 0, 0, /* layer 1 */
+        0,    0,    0,    0,    0,    0,    0,    0,                                   /* its routing */
         9,    0,    0,    0,    0,    0,    0,    0,    8,    7,    6, 5, 4,  3, 2, 1, /* layer 2 */
+        0,    0,    0,    0,    0,    0,    0,    0,                                   /* its routing */
         1,    2,    3,    4,    5,    6,    7,    8,                                   /* sample */
         0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 5,    0,    0, 0, 65, 0, 0, 0,
     };
@@ -321,11 +326,11 @@ static void a_result_has_these_bytes(void **state)
     unsigned char record[ROOM];
     memset(record, 0xa5, sizeof record);
     example_result(&room);
-    assert_int_equal(eplb_result_bytes(1, 3), 104);
+    assert_int_equal(eplb_result_bytes(1, 3), 128);
     assert_int_equal(eplb_result_bytes(0, 0), 32);
-    assert_int_equal(eplb_result_encode(&room.result, NUM_LAYERS, record), 104);
+    assert_int_equal(eplb_result_encode(&room.result, NUM_LAYERS, record), 128);
     assert_memory_equal(record, expected, sizeof expected);
-    assert_int_equal(record[104], 0xa5);
+    assert_int_equal(record[128], 0xa5);
 }
 
 static void results_come_back_from_any_address(void **state)
@@ -358,7 +363,7 @@ static void results_are_refused_with_a_sentence(void **state)
         {EPLB_RESULT_NUM_LAYERS, 4, 4, "result of a forward: 4 layers; this run has 3"},
         {EPLB_RESULT_NUM_SAMPLES, 4, MINUS_1, "result of a forward: -1 samples; allowed is 0 to 12"},
         {EPLB_RESULT_NUM_SAMPLES, 4, 13, "result of a forward: 13 samples; allowed is 0 to 12"},
-        {EPLB_RESULT_NUM_SAMPLES, 4, 2, "result of a forward: 104 bytes; 3 layers and 2 samples need 128"},
+        {EPLB_RESULT_NUM_SAMPLES, 4, 2, "result of a forward: 128 bytes; 3 layers and 2 samples need 152"},
         {EPLB_RESULT_STEP_NS, 8, MINUS_1, "result of a forward: it took -1 ns; allowed is 0 or more"},
         {EPLB_RESULT_SWITCH_NS, 8, MINUS_1,
          "result of a forward: switching took -1 ns; allowed is 0 to 5000, the whole forward's time"},
@@ -368,6 +373,8 @@ static void results_are_refused_with_a_sentence(void **state)
          "result of a forward: layer 1 computed -1 rows in 0 ns; neither may be negative"},
         {layer_1 + EPLB_RESULT_WORK_CPU_NS, 8, MINUS_1,
          "result of a forward: layer 1 computed 0 rows in -1 ns; neither may be negative"},
+        {layer_1 + EPLB_RESULT_WORK_ROUTE_NS, 8, MINUS_1,
+         "result of a forward: layer 1 chose slots in -1 ns; that may not be negative"},
         {sample + EPLB_RESULT_SAMPLE_POSITION, 4, MINUS_1,
          "result of a forward: sample 0 is token 65 at position -1; neither may be negative"},
         {sample + EPLB_RESULT_SAMPLE_TOKEN, 4, MINUS_1,

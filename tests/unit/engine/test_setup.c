@@ -55,6 +55,7 @@ static struct eplb_run_setup example(void)
         .skew_phases = PHASES,
         .skew_rates = rates,
         .initial = initial,
+        .cost_per_token = 1,
     };
     eplb_model_config_init(&setup.model);
     setup.model.num_layers = LAYERS;
@@ -94,10 +95,13 @@ static void the_fields_are_where_the_layout_says(void **state)
     for (size_t i = 0; i < LENGTH(numbers); i++)
         assert_int_equal(eplb_get_i32(record.bytes + 48 + 4 * i), numbers[i]);
     for (size_t i = 0; i < RATES; i++)
-        assert_int_equal(eplb_get_i64(record.bytes + 160 + 8 * i), rates[i]);
+        assert_int_equal(eplb_get_i64(record.bytes + 184 + 8 * i), rates[i]);
     for (size_t i = 0; i < LAYERS * SLOTS; i++)
-        assert_int_equal(eplb_get_i32(record.bytes + 288 + 4 * i), initial[i]);
+        assert_int_equal(eplb_get_i32(record.bytes + 312 + 4 * i), initial[i]);
     assert_int_equal(eplb_get_u64(record.bytes + 152), 0);
+    static const int32_t replicas[6] = {0, 0, 1, 0, 0, 0};
+    for (size_t i = 0; i < LENGTH(replicas); i++)
+        assert_int_equal(eplb_get_i32(record.bytes + 160 + 4 * i), replicas[i]);
     assert_int_equal(record.bytes[SIZE], 0xa5);
 }
 
@@ -119,7 +123,16 @@ static void assert_setups_equal(const struct eplb_run_setup *a, const struct epl
     assert_int_equal(a->skew_seed, b->skew_seed);
     assert_int_equal(a->skew_period, b->skew_period);
     assert_int_equal(a->skew_phases, b->skew_phases);
+    assert_int_equal(a->replica_routing, b->replica_routing);
+    assert_int_equal(a->cost_per_active_slot, b->cost_per_active_slot);
+    assert_int_equal(a->cost_per_token, b->cost_per_token);
     assert_memory_equal(a->initial, b->initial, sizeof initial);
+    assert_int_equal(a->initial_weights == NULL, b->initial_weights == NULL);
+    if (a->initial_weights != NULL)
+        assert_memory_equal(a->initial_weights, b->initial_weights, sizeof initial);
+    assert_int_equal(a->node_of_rank == NULL, b->node_of_rank == NULL);
+    if (a->node_of_rank != NULL)
+        assert_memory_equal(a->node_of_rank, b->node_of_rank, RANKS * sizeof *a->node_of_rank);
     if (b->skew_phases > 0)
         assert_memory_equal(a->skew_rates, b->skew_rates,
                             sizeof *rates * LAYERS * EXPERTS * (size_t)b->skew_phases);
@@ -185,19 +198,33 @@ static const struct damage damages[] = {
      "setup: engine_pid is 4294967296; allowed is 1 to 2147483647"},
     {EPLB_SETUP_VERIFY, 4, 2, "setup: verify is 2; allowed is 0 to 1"},
     {EPLB_SETUP_INJECT, 4, 2, "setup: inject is 2; allowed is 0 to 1"},
+    {EPLB_SETUP_REPLICA_ROUTING, 4, 5, "setup: replica_routing is 5; allowed is 0 to 4"},
+    {EPLB_SETUP_REPLICA_ROUTING, 4, MINUS_1, "setup: replica_routing is 4294967295; allowed is 0 to 4"},
+    {EPLB_SETUP_COST_PER_ACTIVE_SLOT, 4, MINUS_1,
+     "setup: cost_per_active_slot is -1; allowed is 0 to 2147483647"},
+    {EPLB_SETUP_COST_PER_TOKEN, 4, 0, "setup: cost_per_token is 0; allowed is 1 to 2147483647"},
+    {EPLB_SETUP_HAS_WEIGHTS, 4, 2,
+     "setup: has_weights is 2, has_nodes 0 and reserved 0; allowed are 0 or 1 of the first two, and 0"},
+    {EPLB_SETUP_HAS_NODES, 4, MINUS_1,
+     "setup: has_weights is 0, has_nodes 4294967295 and reserved 0; allowed are 0 or 1 of the first two, and "
+     "0"},
+    {EPLB_SETUP_RESERVED, 4, 1,
+     "setup: has_weights is 0, has_nodes 0 and reserved 1; allowed are 0 or 1 of the first two, and 0"},
+    {EPLB_SETUP_HAS_WEIGHTS, 4, 1, "setup: 360 bytes; this shape and 2 phases need 408"},
+    {EPLB_SETUP_HAS_NODES, 4, 1, "setup: 360 bytes; this shape and 2 phases need 368"},
     {EPLB_SETUP_ROUTING, 4, 3, "setup: routing is 3; allowed is 0 to 2"},
     {EPLB_SETUP_ROUTING, 4, 2, "setup: skew_phases is 2; allowed is 0 to 0"},
     {EPLB_SETUP_TRACE_SEQUENCES, 4, 1, "setup: trace_sequences is 1; allowed is 0 to 0"},
     {EPLB_SETUP_TRACE_REPEAT, 4, 1, "setup: trace_repeat is 1; allowed is 0 to 0"},
     {EPLB_SETUP_RECORD, 4, 2, "setup: record is 2; allowed is 0 to 1"},
     {EPLB_SETUP_TRACE_DIGEST, 8, 1, "setup: there is a recording, and routing is 1"},
-    {EPLB_SETUP_TRACE_PATH_BYTES, 4, 1, "setup: 336 bytes; this shape and 2 phases need 337"},
+    {EPLB_SETUP_TRACE_PATH_BYTES, 4, 1, "setup: 360 bytes; this shape and 2 phases need 361"},
     {EPLB_SETUP_TRACE_PATH_BYTES, 4, 4097,
      "setup: the recording's path takes 4097 bytes; allowed is at most 4096"},
     {EPLB_SETUP_ROUTING, 4, 0, "setup: skew_phases is 2; allowed is 0 to 0"},
     {EPLB_SETUP_SKEW_PHASES, 4, 0, "setup: skew_phases is 0; allowed is 1 to 65536"},
     {EPLB_SETUP_SKEW_PHASES, 4, 65537, "setup: skew_phases is 65537; allowed is 1 to 65536"},
-    {EPLB_SETUP_SKEW_PHASES, 4, 65536, "setup: 336 bytes; this shape and 65536 phases need 4194512"},
+    {EPLB_SETUP_SKEW_PHASES, 4, 65536, "setup: 360 bytes; this shape and 65536 phases need 4194536"},
     {EPLB_SETUP_ARRAYS + 8, 8, MINUS_1,
      "setup: phase 0, layer 0, expert 1: rate -1; allowed is 0 or more, and at most 2^62 for the layer's "
      "sum"},
@@ -287,6 +314,42 @@ static void a_recording_comes_back(void **state)
     assert_string_equal(error.text, "setup: trace_sequences is 0; allowed is 1 to 1048576");
 }
 
+/* ---- with weights and nodes ---- */
+
+static void weights_and_nodes_come_back(void **state)
+{
+    static const int32_t nodes[RANKS] = {7, -7};
+    static const int32_t half = EPLB_WEIGHT_UNIT / 2;
+    int32_t weights[LAYERS * SLOTS];
+    union record record;
+    struct eplb_shape shape = make_shape();
+    struct eplb_run_setup sent = example();
+    struct eplb_run_setup received;
+    struct eplb_error error;
+    (void)state;
+    for (size_t i = 0; i < LENGTH(weights); i++)
+        weights[i] = half;
+    weights[1] = weights[4] = weights[6] = weights[9] = EPLB_WEIGHT_UNIT;
+    weights[0] -= 9;
+    weights[5] += 9;
+    sent.replica_routing = EPLB_ROUTING_BATCH;
+    sent.cost_per_active_slot = 20;
+    sent.cost_per_token = 3;
+    sent.initial_weights = weights;
+    sent.node_of_rank = nodes;
+    assert_int_equal(eplb_setup_bytes(&sent, &shape), SIZE + 56);
+    encode(&sent, &record);
+    assert_int_equal(decode(&record, SIZE + 56, &received, NULL), EPLB_OK);
+    assert_setups_equal(&received, &sent);
+    assert_int_equal(eplb_get_i32(record.bytes + SIZE), half - 9);
+    assert_int_equal(eplb_get_i32(record.bytes + SIZE + 48), 7);
+    eplb_put_u32(record.bytes + SIZE + 4 * 7, 0);
+    assert_int_equal(decode(&record, SIZE + 56, &received, &error), EPLB_INVALID);
+    assert_string_equal(error.text, "setup: layer 1, slot 1: weight 0; allowed is 1 to 1048576");
+    weights[7] = EPLB_WEIGHT_UNIT + 1;
+    assert_int_equal(eplb_setup_check(&sent, &shape, &error), EPLB_INVALID);
+}
+
 /* What the engine asks before it encodes gives the sentences that a worker would give. */
 static void setups_are_checked_before_they_are_sent(void **state)
 {
@@ -353,10 +416,10 @@ static void setups_of_another_length_are_refused(void **state)
                          length == SIZE ? EPLB_OK : EPLB_INVALID);
         free(copy);
     }
-    assert_int_equal(decode(&record, 159, &setup, &error), EPLB_INVALID);
-    assert_string_equal(error.text, "setup: 159 bytes; at least 160 are needed");
+    assert_int_equal(decode(&record, 183, &setup, &error), EPLB_INVALID);
+    assert_string_equal(error.text, "setup: 183 bytes; at least 184 are needed");
     assert_int_equal(decode(&record, SIZE - 1, &setup, &error), EPLB_INVALID);
-    assert_string_equal(error.text, "setup: 335 bytes; this shape and 2 phases need 336");
+    assert_string_equal(error.text, "setup: 359 bytes; this shape and 2 phases need 360");
 }
 
 /* A setup is refused, or it is the one record of what was read from it. */
@@ -399,6 +462,7 @@ int main(void)
         cmocka_unit_test(setups_come_back),
         cmocka_unit_test(setups_are_refused_with_a_sentence),
         cmocka_unit_test(a_recording_comes_back),
+        cmocka_unit_test(weights_and_nodes_come_back),
         cmocka_unit_test(setups_are_checked_before_they_are_sent),
         cmocka_unit_test(the_model_is_checked),
         cmocka_unit_test(setups_of_another_length_are_refused),

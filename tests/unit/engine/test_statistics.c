@@ -299,19 +299,21 @@ static void a_lacking_result_leaves_the_paths_alone(void **state)
     struct bench bench;
     bench_open(&bench, 1);
     bench.work[0][0] = (struct eplb_moe_work){.rows = 10, .cpu_ns = 100};
-    bench.work[1][0] = (struct eplb_moe_work){.rows = 7, .cpu_ns = 300};
-    bench.work[0][1] = (struct eplb_moe_work){.rows = 2, .cpu_ns = 5};
+    bench.work[1][0] = (struct eplb_moe_work){.rows = 7, .cpu_ns = 300, .route_ns = 40};
+    bench.work[0][1] = (struct eplb_moe_work){.rows = 2, .cpu_ns = 5, .route_ns = 2};
     bench.work[1][1] = (struct eplb_moe_work){.rows = 4, .cpu_ns = 4};
     struct eplb_statistics statistics = bench_add(&bench);
     assert_int_equal(statistics.critical_path_tokens, 14);
     assert_int_equal(statistics.critical_path_ns, 305);
     assert_int_equal(statistics.mean_path_tokens, 11); /* 23 / 2 */
+    assert_int_equal(statistics.routing_path_ns, 42);
     bench.results[1].num_samples = 1;
     bench.results[0].samples = NULL;
     statistics = bench_add(&bench);
     assert_int_equal(statistics.critical_path_tokens, 14);
     assert_int_equal(statistics.critical_path_ns, 305);
     assert_int_equal(statistics.mean_path_tokens, 11);
+    assert_int_equal(statistics.routing_path_ns, 42);
     assert_int_equal(statistics.tokens, 1);
     bench.results[0].samples = bench.samples[0];
     statistics = bench_add(&bench);

@@ -191,6 +191,13 @@ static void say_action(struct player *player, const struct eplb_executor_action 
         say(player, "update p%" PRIu64 " a%" PRIu64 " %s\n", action->plan->token.value, action->token.value,
             action->commit ? "commit" : "drop");
         break;
+    case EPLB_EXECUTOR_WEIGHTS:
+        say(player, "weights layer %d version %" PRIu64 "\n", action->layer,
+            eplb_executor_core_versions(player->core)[action->layer]);
+        break;
+    case EPLB_EXECUTOR_REFUSED:
+        say(player, "weights layer %d refused\n", action->layer);
+        break;
     }
 }
 

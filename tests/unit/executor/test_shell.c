@@ -573,6 +573,99 @@ static void test_a_post_that_the_group_refuses_is_a_no(void **state)
     eplb_threads_destroy(threads);
 }
 
+/* ------------------------------------------------------------------------------------ weights */
+
+static struct {
+    int calls;
+    int32_t layer;
+    uint64_t generation, version;
+    int32_t weights[WORKER_EXPERTS];
+} told;
+
+static void take_weights(void *context, int32_t layer, uint64_t generation, uint64_t version,
+                         const int32_t *weights)
+{
+    (void)context;
+    told.calls++;
+    told.layer = layer;
+    told.generation = generation;
+    told.version = version;
+    memcpy(told.weights, weights, sizeof told.weights);
+}
+
+/* Every expert has one replica: there is one set of weights. */
+static const int32_t whole[] = {EPLB_WEIGHT_UNIT, EPLB_WEIGHT_UNIT, EPLB_WEIGHT_UNIT, EPLB_WEIGHT_UNIT};
+
+static void forward_with_weights(struct worker *w, uint64_t version, const int32_t *weights)
+{
+    struct eplb_command command = worker_command(w);
+    command.num_weight_updates = 1;
+    command.weight_updates[0] = (struct eplb_weight_update){1, 0, version, weights};
+    worker_forward(w, &command);
+}
+
+static uint64_t reported_version(struct worker *w)
+{
+    struct eplb_worker_output output;
+    const int64_t prefix[WORKER_LAYERS * WORKER_MAX_SLOTS] = {0};
+    assert_int_equal(eplb_executor_output(w->executor, prefix, &output, NULL), EPLB_OK);
+    return output.weight_versions[1];
+}
+
+static void test_the_model_is_told_of_weights(void **state)
+{
+    (void)state;
+    struct eplb_threads *threads = worker_group(1);
+    struct worker w;
+    worker_init(&w, threads, 0, 1);
+    w.hooks.update_replica_weights = take_weights;
+    w.params.log = &w.sink;
+    worker_create(&w);
+    memset(&told, 0, sizeof told);
+    forward_with_weights(&w, 3, whole);
+    assert_int_equal(told.calls, 1);
+    assert_int_equal(told.layer, 1);
+    assert_int_equal(told.generation, 0);
+    assert_int_equal(told.version, 3);
+    assert_memory_equal(told.weights, whole, sizeof whole);
+    assert_int_equal(reported_version(&w), 3);
+    assert_int_equal(eplb_executor_weight_versions(w.executor)[0], 0);
+    assert_memory_equal(eplb_executor_replica_weights(w.executor) + WORKER_EXPERTS, whole, sizeof whole);
+    const int32_t half[] = {EPLB_WEIGHT_UNIT / 2, EPLB_WEIGHT_UNIT, EPLB_WEIGHT_UNIT, EPLB_WEIGHT_UNIT};
+    forward_with_weights(&w, 4, half);
+    assert_int_equal(told.calls, 1);
+    assert_int_equal(reported_version(&w), 3);
+    assert_non_null(strstr(w.log,
+                           "rank 0, layer 1: a weight update is not legal for the placement; it is left "
+                           "out"));
+    worker_destroy(&w);
+    eplb_threads_destroy(threads);
+}
+
+static void test_a_table_of_hooks_may_end_before_the_weights(void **state)
+{
+    (void)state;
+    struct eplb_threads *threads = worker_group(1);
+    struct worker w;
+    worker_init(&w, threads, 0, 1);
+    w.hooks.update_replica_weights = take_weights;
+    w.hooks.size = offsetof(struct eplb_model_hooks, update_replica_weights);
+    worker_create(&w);
+    memset(&told, 0, sizeof told);
+    forward_with_weights(&w, 3, whole);
+    assert_int_equal(told.calls, 0);
+    assert_int_equal(reported_version(&w), 0);
+    worker_destroy(&w);
+    w.executor = NULL;
+    worker_init(&w, threads, 0, 1);
+    w.hooks.size = offsetof(struct eplb_model_hooks, update_replica_weights) - 1;
+    struct eplb_error error;
+    assert_int_equal(eplb_executor_create(&w.params, &w.executor, &error), EPLB_INVALID);
+    assert_non_null(strstr(error.text, "an executor needs a table of model hooks of at least "));
+    worker_destroy(&w);
+    eplb_threads_destroy(threads);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -591,6 +684,8 @@ int main(void)
         cmocka_unit_test(test_stop_names_an_unresolved_activation),
         cmocka_unit_test(test_a_rank_alone_is_not_kept_waiting),
         cmocka_unit_test(test_a_post_that_the_group_refuses_is_a_no),
+        cmocka_unit_test(test_the_model_is_told_of_weights),
+        cmocka_unit_test(test_a_table_of_hooks_may_end_before_the_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

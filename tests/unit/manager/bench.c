@@ -42,6 +42,10 @@ static void note_command(struct bench *bench, const struct eplb_command *command
     if (command->prepare_layer_id != EPLB_NO_LAYER)
         note(bench, ", prepare layer %d as %" PRIu64 " on generation %" PRIu64, command->prepare_layer_id,
              command->prepare_token.value, command->base_generation);
+    for (int32_t i = 0; i < command->num_weight_updates; i++)
+        note(bench, ", weights of layer %d on generation %" PRIu64 " as version %" PRIu64,
+             command->weight_updates[i].layer, command->weight_updates[i].generation,
+             command->weight_updates[i].version);
     note(bench, "\n");
 }
 
@@ -59,6 +63,9 @@ static void note_action(struct bench *bench, const struct eplb_manager_action *a
         break;
     case EPLB_MANAGER_RUN_POLICY:
         note(bench, "run policy\n");
+        break;
+    case EPLB_MANAGER_SOLVE_WEIGHTS:
+        note(bench, "solve weights\n");
         break;
     case EPLB_MANAGER_COMMITTED:
         note(bench, "committed layer %d, generation %" PRIu64 "\n", action->layer, action->generation);
@@ -97,6 +104,8 @@ void bench_start(struct bench *bench, const struct bench_options *options)
         .prepare_timeout_ns = (int64_t)(options->prepare_timeout_s * 1e9),
         .transfer_timeout_ns = (int64_t)(options->transfer_timeout_s * 1e9),
         .overlap = options->overlap,
+        .replica_routing = options->routing,
+        .weights_decay = 0.5,
         .first_token = 1,
         .first_seq = 1,
         .log = &kept,
@@ -163,10 +172,17 @@ void bench_output(struct bench *bench, uint64_t seq)
                                         .slots_per_rank = BENCH_SLOTS,
                                         .prefix = bench->lacking[rank] ? NULL : bench->prefix[rank][0],
                                         .generations = bench->generations[rank],
+                                        .weight_versions = bench->versions[rank],
                                         .levels = bench->levels[rank]};
     step(bench,
          (struct eplb_manager_event){
              .type = EPLB_MANAGER_OUTPUTS, .seq = seq, .outputs = outputs, .num_outputs = BENCH_RANKS});
+}
+
+void bench_solved(struct bench *bench, const struct eplb_weight_update *updates, int32_t count)
+{
+    step(bench, (struct eplb_manager_event){
+                    .type = EPLB_MANAGER_WEIGHTS_DONE, .weights = updates, .num_weights = count});
 }
 
 void bench_prepare_ok(struct bench *bench, int32_t first_rank, int32_t end_rank)

@@ -20,6 +20,7 @@ struct bench {
     /* what the workers report with their next output */
     struct eplb_worker_levels levels[BENCH_RANKS];
     uint64_t generations[BENCH_RANKS][BENCH_MAX_LAYERS];
+    uint64_t versions[BENCH_RANKS][BENCH_MAX_LAYERS];
     int64_t prefix[BENCH_RANKS][BENCH_MAX_LAYERS][BENCH_SLOTS];
     bool lacking[BENCH_RANKS];
     struct eplb_command command; /* the last one */
@@ -35,6 +36,7 @@ struct bench_options {
     double prepare_timeout_s;
     double transfer_timeout_s;
     const struct eplb_policy_ops *ops; /* NULL: balanced */
+    enum eplb_replica_routing routing;
 };
 
 /** 3 ranks, 6 experts, 1 redundant slot each; expert 0 is hot, so every layer's plan is published. */
@@ -65,6 +67,9 @@ void bench_dead(struct bench *bench, int32_t rank);
 
 /** Runs the policy that was asked for and reports its end. */
 void bench_policy(struct bench *bench);
+
+/** Tells that weights were solved. */
+void bench_solved(struct bench *bench, const struct eplb_weight_update *updates, int32_t count);
 
 /** One forward with counts, then the policy run that its sample allows. */
 void bench_start_round(struct bench *bench);

@@ -41,7 +41,8 @@ static const struct eplb_group group = {.size = sizeof group,
                                         .record_open = note_open,
                                         .record_abort = note_abort};
 
-static struct eplb_metrics *metrics; /* of the next manager; NULL: none */
+static struct eplb_metrics *metrics;      /* of the next manager; NULL: none */
+static enum eplb_replica_routing routing; /* likewise */
 
 static struct eplb_manager *create(const struct eplb_policy_ops *ops)
 {
@@ -51,10 +52,11 @@ static struct eplb_manager *create(const struct eplb_policy_ops *ops)
     notes = (struct notes){0, 0};
     eplb_manager_params_init(&params);
     assert_int_equal(eplb_shape_init(&params.shape, LAYERS, EXPERTS, RANKS, 1, &error), EPLB_OK);
-    params.update_interval_seconds = 0;
+    params.update_interval_seconds = routing == EPLB_ROUTING_STATIC ? 0 : 1000;
     params.group = &group;
     params.metrics = metrics;
     params.expert_bytes = 1000;
+    params.replica_routing = routing;
     if (ops != NULL)
         params.ops = ops;
     if (eplb_manager_create(&params, &manager, &error) != EPLB_OK)
@@ -259,6 +261,41 @@ static void a_stop_leaves_nothing_behind(void **state)
     }
 }
 
+/* Rank 0 has the hot expert 1, so its shares of experts 0 and 2 go to rank 1. Both layers are as bad. */
+static void weights_are_solved_and_sent(void **state)
+{
+    (void)state;
+    routing = EPLB_ROUTING_ADAPTIVE;
+    struct eplb_manager *manager = create(NULL);
+    routing = EPLB_ROUTING_STATIC;
+    struct workers workers = {.seq = 0};
+    struct eplb_command command;
+    struct eplb_manager_status status;
+    int64_t end = eplb_clock_system()->now(NULL) + PATIENCE_NS;
+    do {
+        assert_true(eplb_clock_system()->now(NULL) < end);
+        command = forward(manager, &workers);
+    } while (command.num_weight_updates == 0);
+    const struct eplb_weight_update *update = &command.weight_updates[0];
+    assert_int_equal(update->version, 1);
+    assert_int_equal(update->generation, 0);
+    assert_int_equal(update->weights[1], EPLB_WEIGHT_UNIT);
+    assert_true(update->weights[0] < EPLB_WEIGHT_UNIT / 10);
+    assert_int_equal(update->weights[0] + update->weights[5], EPLB_WEIGHT_UNIT);
+    assert_true(update->weights[2] < EPLB_WEIGHT_UNIT / 10);
+    eplb_manager_status(manager, &status);
+    assert_true(status.weight_solves > 0 && status.weight_updates > 0);
+    eplb_manager_destroy(manager);
+
+    struct eplb_manager_params params;
+    struct eplb_error error;
+    eplb_manager_params_init(&params);
+    params.group = &group;
+    params.solve_budget_us = 0;
+    assert_int_equal(eplb_manager_create(&params, &manager, &error), EPLB_INVALID);
+    assert_string_equal(error.text, "solve_budget_us is 0; it must be above 0");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +305,7 @@ int main(void)
         cmocka_unit_test(parameters_are_checked),
         cmocka_unit_test(bad_calls_are_refused_and_change_nothing),
         cmocka_unit_test(a_stop_leaves_nothing_behind),
+        cmocka_unit_test(weights_are_solved_and_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,10 @@ static void create_rank(struct ranks *ranks, int32_t rank)
                                             .initial = params->initial,
                                             .decode_only_load = params->decode_only_load,
                                             .group = group,
-                                            .routes = params->routes};
+                                            .routes = params->routes,
+                                            .replica_routing = params->replica_routing,
+                                            .node_of_rank = params->node_of_rank,
+                                            .cost_per_active_slot = params->cost_per_active_slot};
     must(eplb_model_create(&model, &ranks->models[rank], &error), &error);
     eplb_executor_params_init(&executor);
     executor.shape = ranks->shape;
@@ -87,6 +90,17 @@ struct rank_thread {
     struct eplb_thread thread;
 };
 
+/** The model alone is told of new weights, as if the command had reached this rank only. */
+static void raise_version(const struct ranks *ranks, int32_t rank, int32_t layer, uint64_t ahead)
+{
+    const struct eplb_model_hooks *hooks = eplb_model_hooks(ranks->models[rank]);
+    const size_t first = (size_t)layer * (size_t)ranks->shape.num_slots;
+    hooks->update_replica_weights(hooks->context, layer,
+                                  eplb_executor_generations(ranks->executors[rank])[layer],
+                                  eplb_model_replicas(ranks->models[rank], layer)->version + ahead,
+                                  eplb_executor_replica_weights(ranks->executors[rank]) + first);
+}
+
 static enum eplb_status run_model(struct ranks *ranks, int32_t rank, struct eplb_error *error)
 {
     struct rank_forward *forward = &ranks->forwards[rank];
@@ -95,6 +109,8 @@ static enum eplb_status run_model(struct ranks *ranks, int32_t rank, struct eplb
     for (int32_t layer = 0; layer < layers; layer++)
         generations[layer] = eplb_executor_generations(ranks->executors[rank])[layer];
     generations[layers - 1] += forward->generation_ahead;
+    if (forward->version_ahead > 0)
+        raise_version(ranks, rank, layers - 1, forward->version_ahead);
     const struct eplb_model_batch batch = {.seq = ranks->command.seq + forward->seq_ahead,
                                            .rows = forward->rows,
                                            .num_rows = forward->num_rows,

@@ -22,6 +22,9 @@ struct ranks_params {
     const int32_t *initial; /* [num_layers][num_slots]; NULL: the initial placement */
     int decode_only_load;
     const struct eplb_route_source *routes;
+    enum eplb_replica_routing replica_routing;
+    const int32_t *node_of_rank; /* [ep_size]; NULL: one node */
+    int32_t cost_per_active_slot;
 };
 
 /** What one rank gets for a forward, and what it gives. */
@@ -30,6 +33,7 @@ struct rank_forward {
     int32_t num_rows;
     uint64_t seq_ahead;        /* it runs a later forward than it was told */
     uint64_t generation_ahead; /* it runs a later generation of the last layer than it should */
+    uint64_t version_ahead;    /* its model has taken later weights of the last layer than it was told */
     struct eplb_model_sample samples[RANKS_MAX_ROWS];
     int32_t num_samples;
     enum eplb_status status;

@@ -34,6 +34,9 @@ struct server {
 
     int32_t *tables; /* [num_layers][num_slots] */
     int32_t new_table[RANKS_MAX_SLOTS];
+    int32_t new_weights[RANKS_MAX_SLOTS];
+    int32_t updates[RANKS_MAX_LAYERS][RANKS_MAX_SLOTS];
+    uint64_t versions[RANKS_MAX_LAYERS];
     int32_t moving_layer;
     uint64_t token, prepare_token;
     uint64_t *fingerprints;
@@ -175,6 +178,54 @@ static void check_slots(const struct server *server)
     }
 }
 
+/** Any weights: equal ones, of which each replica gives the next one a part. */
+static void draw_weights(struct server *server, const int32_t *table, int32_t *weights)
+{
+    const struct eplb_shape *shape = &server->ranks.shape;
+    int32_t scratch[RANKS_MAX_SLOTS];
+    eplb_weights_equal(shape, table, scratch, weights);
+    for (int32_t expert = 0; expert < shape->num_experts; expert++)
+        scratch[expert] = NOBODY;
+    for (int32_t slot = 0; slot < shape->num_slots; slot++) {
+        int32_t before = scratch[table[slot]];
+        int32_t part = before == NOBODY ? 0 : below(server, weights[before]);
+        weights[slot] += part;
+        if (before != NOBODY)
+            weights[before] -= part;
+        scratch[table[slot]] = slot;
+    }
+}
+
+/** New weights for some layers, but not for one that switches. */
+static void add_updates(struct server *server)
+{
+    struct eplb_command *command = &server->ranks.command;
+    for (int32_t layer = 0; server->params->reweighs && layer < server->ranks.shape.num_layers; layer++) {
+        if (layer == command->update_layer_id || below(server, 3) > 0)
+            continue;
+        draw_weights(server, table_of(server, layer), server->updates[layer]);
+        server->versions[layer] += 1 + (uint64_t)below(server, 2);
+        command->weight_updates[command->num_weight_updates++] = (struct eplb_weight_update){
+            .layer = layer,
+            .generation = eplb_executor_generations(server->ranks.executors[0])[layer],
+            .version = server->versions[layer],
+            .weights = server->updates[layer]};
+        server->counts.reweighed++;
+    }
+}
+
+/** Every rank, and its model, have the weights that they were told. */
+static void check_versions(const struct server *server)
+{
+    for (int32_t rank = 0; rank < server->ranks.params.ep_size; rank++)
+        for (int32_t layer = 0; layer < server->ranks.shape.num_layers; layer++) {
+            assert_int_equal(eplb_executor_weight_versions(server->ranks.executors[rank])[layer],
+                             server->versions[layer]);
+            assert_int_equal(eplb_model_replicas(server->ranks.models[rank], layer)->version,
+                             server->versions[layer]);
+        }
+}
+
 static void add_prepare(struct server *server, int32_t layer)
 {
     struct eplb_command *command = &server->ranks.command;
@@ -188,6 +239,10 @@ static void add_prepare(struct server *server, int32_t layer)
     command->base_generation = eplb_executor_generations(server->ranks.executors[0])[layer];
     command->base_hash = eplb_placement_hash(&server->ranks.shape, table_of(server, layer));
     command->expert_ids = server->new_table;
+    if (server->params->reweighs) {
+        draw_weights(server, server->new_table, server->new_weights);
+        command->replica_weights = server->new_weights;
+    }
     command->num_expert_ids = server->ranks.shape.num_slots;
 }
 
@@ -235,6 +290,7 @@ static void run_batch(struct server *server)
 {
     for (int32_t rank = 0; rank < server->ranks.params.ep_size; rank++)
         fill_rank(server, rank);
+    add_updates(server);
     run_forward(server);
 }
 
@@ -266,6 +322,8 @@ static void move_layer(struct server *server, int32_t layer)
     memcpy(table_of(server, layer), server->new_table,
            (size_t)server->ranks.shape.num_slots * sizeof *server->new_table);
     server->counts.switches++;
+    server->versions[layer] = 0;
+    check_versions(server);
     check_slots(server);
 }
 
@@ -324,6 +382,7 @@ struct serve_counts serve(const struct serve_params *params, int32_t count, stru
         }
     }
     check_slots(server);
+    check_versions(server);
     struct serve_counts counts = server->counts;
     ranks_destroy(&server->ranks);
     free(server->fingerprints);

@@ -32,6 +32,7 @@ struct serve_params {
     bool random_start; /* begins with random placements */
     bool moves;        /* layers are moved in turn, as long as there is something to serve */
     bool warmups;      /* some forwards are called warm-ups */
+    bool reweighs;     /* new tables come with weights of their own, and weights change between forwards */
 };
 
 struct serve_counts {
@@ -40,6 +41,7 @@ struct serve_counts {
     int64_t empty;       /* ranks that had no rows in a forward with rows */
     int64_t mixed;       /* forwards with rows of both kinds */
     int64_t not_counted; /* rows that were no load */
+    int64_t reweighed;   /* layers that got new weights */
 };
 
 /** Serves all sequences; their samples come out at `samples`. Fails the test when anything is wrong. */

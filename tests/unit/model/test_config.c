@@ -106,7 +106,8 @@ static void the_plan_adds_up(void **state)
     struct eplb_model_config config = small();
     struct eplb_shape shape = shape_of(&config, 4, 2);
     struct eplb_memory_plan plan;
-    assert_int_equal(eplb_memory_plan_make(&config, &shape, 32, 8, 0, &plan, &error), EPLB_OK);
+    assert_int_equal(eplb_memory_plan_make(&config, &shape, EPLB_ROUTING_STATIC, 32, 8, 0, &plan, &error),
+                     EPLB_OK);
     int64_t expert = 4 * (64 * 256 + 128 * 64);
     /* Norms, query key value, attention out, router, shared, six slots. */
     int64_t layer = 4 * (64 + 64 * 192 + 64 * 64 + 64 + 64 * 16 + 64 * 128 + 64 * 64) + 6 * expert;
@@ -115,7 +116,7 @@ static void the_plan_adds_up(void **state)
     assert_int_equal(plan.redundant_slots, 4 * 2 * expert);
     assert_int_equal(plan.staging, 6 * expert);
     assert_int_equal(plan.kv_cache, eplb_model_kv_bytes(&config, 8));
-    assert_int_equal(plan.activations, eplb_model_activation_bytes(&config, &shape, 32));
+    assert_int_equal(plan.activations, eplb_model_activation_bytes(&config, &shape, EPLB_ROUTING_STATIC, 32));
     assert_int_equal(plan.graph_pool, 0);
     assert_int_equal(plan.total, plan.weights + plan.staging + plan.kv_cache + plan.activations);
 }
@@ -128,8 +129,10 @@ static void experts_that_never_move_need_no_staging(void **state)
     struct eplb_shape shape = shape_of(&config, 4, 0);
     struct eplb_memory_plan plan;
     struct eplb_memory_plan fixed;
-    assert_int_equal(eplb_memory_plan_make(&config, &shape, 32, 8, 0, &plan, &error), EPLB_OK);
-    assert_int_equal(eplb_memory_plan_make(&config, &shape, 32, 8, 1, &fixed, &error), EPLB_OK);
+    assert_int_equal(eplb_memory_plan_make(&config, &shape, EPLB_ROUTING_STATIC, 32, 8, 0, &plan, &error),
+                     EPLB_OK);
+    assert_int_equal(eplb_memory_plan_make(&config, &shape, EPLB_ROUTING_STATIC, 32, 8, 1, &fixed, &error),
+                     EPLB_OK);
     assert_int_equal(fixed.staging, 0);
     assert_int_equal(fixed.weights, plan.weights);
     assert_int_equal(fixed.total, plan.total - plan.staging);
@@ -143,11 +146,14 @@ static void the_plan_grows_with_what_it_counts(void **state)
     struct eplb_shape shape = shape_of(&config, 4, 0);
     struct eplb_memory_plan plan;
     struct eplb_memory_plan more;
-    assert_int_equal(eplb_memory_plan_make(&config, &shape, 32, 8, 0, &plan, &error), EPLB_OK);
+    assert_int_equal(eplb_memory_plan_make(&config, &shape, EPLB_ROUTING_STATIC, 32, 8, 0, &plan, &error),
+                     EPLB_OK);
     assert_int_equal(plan.redundant_slots, 0);
-    assert_int_equal(eplb_memory_plan_make(&config, &shape, 32, 16, 0, &more, &error), EPLB_OK);
+    assert_int_equal(eplb_memory_plan_make(&config, &shape, EPLB_ROUTING_STATIC, 32, 16, 0, &more, &error),
+                     EPLB_OK);
     assert_true(more.kv_cache > plan.kv_cache && more.weights == plan.weights);
-    assert_int_equal(eplb_memory_plan_make(&config, &shape, 64, 8, 0, &more, &error), EPLB_OK);
+    assert_int_equal(eplb_memory_plan_make(&config, &shape, EPLB_ROUTING_STATIC, 64, 8, 0, &more, &error),
+                     EPLB_OK);
     assert_true(more.activations > plan.activations && more.kv_cache == plan.kv_cache);
 }
 
@@ -158,7 +164,9 @@ static void a_plan_past_all_memory_is_refused(void **state)
     struct eplb_model_config config = {65536, 8192, 1024, 128, 256, 65536, 65536, 64, 16384, 16384, 1};
     struct eplb_shape shape = shape_of(&config, 1, 0);
     struct eplb_memory_plan plan = {.total = -5};
-    assert_int_equal(eplb_memory_plan_make(&config, &shape, 1, INT32_MAX, 0, &plan, &error), EPLB_INVALID);
+    assert_int_equal(
+        eplb_memory_plan_make(&config, &shape, EPLB_ROUTING_STATIC, 1, INT32_MAX, 0, &plan, &error),
+        EPLB_INVALID);
     assert_string_equal(error.text, "with its KV cache, a rank needs more than 2^62 bytes");
     assert_int_equal(plan.total, -5);
 }

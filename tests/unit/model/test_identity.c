@@ -94,6 +94,34 @@ static void moves_change_nothing(void **state)
     }
 }
 
+/* Every routing, with experts that move, weights that change, rows that are no load and empty ranks. */
+static void replica_routings_change_nothing(void **state)
+{
+    static const int32_t nodes[4] = {0, 0, 1, 1};
+    (void)state;
+    for (int32_t routing = 0; routing < EPLB_NUM_ROUTINGS; routing++)
+        for (uint64_t seed = 301; seed <= 300 + SEEDS / 2; seed++) {
+            struct serve_sequence sequences[SEQUENCES];
+            struct eplb_model_config config = draw(seed, sequences);
+            const struct serve_params params = {
+                .ranks = {.config = config,
+                          .ep_size = seed % 3 == 0 ? 2 : 4,
+                          .redundant = 1 + (int32_t)(seed % 2),
+                          .max_rows = 8,
+                          .num_caches = 1 + (int32_t)(seed % 2),
+                          .decode_only_load = seed % 2 == 0,
+                          .replica_routing = (enum eplb_replica_routing)routing,
+                          .node_of_rank = seed % 4 == 0 ? NULL : nodes,
+                          .cost_per_active_slot = seed % 4 == 1 ? 3 : 0},
+                .seed = seed,
+                .random_start = true,
+                .moves = true,
+                .reweighs = true};
+            struct serve_counts counts = serve_again(&params, sequences);
+            assert_true(counts.switches > 0 && counts.reweighed > 0);
+        }
+}
+
 /* The counts themselves are compared in every forward that is served. */
 static void only_load_is_counted(void **state)
 {
@@ -155,6 +183,7 @@ int main(void)
         cmocka_unit_test(one_rank_gives_what_the_naive_model_gives),
         cmocka_unit_test(placements_change_nothing),
         cmocka_unit_test(moves_change_nothing),
+        cmocka_unit_test(replica_routings_change_nothing),
         cmocka_unit_test(only_load_is_counted),
         cmocka_unit_test(made_up_routes_change_nothing_either),
     };

@@ -51,6 +51,7 @@ static void expect_creation_refused(const struct eplb_model_params *params, cons
 static void parameters_that_do_not_fit_are_refused(void **state)
 {
     static const int32_t illegal[] = {0, 1, 2, 3, 0, 1, 3, 3};
+    static const int32_t no_weights[8];
     static const struct eplb_route_source no_source = {.size = sizeof no_source};
     struct ranks ranks;
     (void)state;
@@ -92,6 +93,16 @@ static void parameters_that_do_not_fit_are_refused(void **state)
     struct eplb_error error;
     assert_int_equal(eplb_model_create(&bad, &model, &error), EPLB_INVALID);
     assert_ptr_equal(strstr(error.text, "the initial table of layer 1 is not legal: "), error.text);
+    bad = good;
+    bad.replica_routing = (enum eplb_replica_routing)EPLB_NUM_ROUTINGS;
+    expect_creation_refused(&bad, "replica routing 5; allowed is 0 to 4");
+    bad = good;
+    bad.cost_per_active_slot = -1;
+    expect_creation_refused(&bad, "a slot costs -1 and a token 0; allowed is 0 and more");
+    bad = good;
+    bad.initial_weights = no_weights;
+    assert_int_equal(eplb_model_create(&bad, &model, &error), EPLB_INVALID);
+    assert_ptr_equal(strstr(error.text, "the initial weights of layer 0 are not legal: "), error.text);
     bad = good;
     bad.config.top_k = 5;
     assert_int_equal(eplb_model_create(&bad, &model, &error), EPLB_INVALID);
@@ -354,8 +365,9 @@ static void the_work_is_timed(void **state)
     for (int32_t layer = 0; layer < small.num_layers; layer++) {
         assert_int_equal(eplb_model_work(model)[layer].rows, small.top_k);
         assert_int_equal(eplb_model_work(model)[layer].cpu_ns, 7);
+        assert_int_equal(eplb_model_work(model)[layer].route_ns, 7);
     }
-    assert_int_equal(calls, 2 * small.num_layers);
+    assert_int_equal(calls, 4 * small.num_layers);
     eplb_model_destroy(model);
     ranks_destroy(&ranks);
 }
@@ -434,11 +446,11 @@ static void abort_all(struct ranks *ranks)
     ranks_destroy(ranks);
 }
 
-static void another_forward_or_generation_is_named(void **state)
+static void another_forward_generation_or_version_is_named(void **state)
 {
     char sentence[EPLB_ERROR_TEXT];
     (void)state;
-    for (int32_t kind = 0; kind < 2; kind++) {
+    for (int32_t kind = 0; kind < 3; kind++) {
         struct ranks ranks;
         ranks_create(&ranks,
                      &(struct ranks_params){.config = small, .ep_size = 4, .max_rows = 4, .num_caches = 2});
@@ -446,6 +458,7 @@ static void another_forward_or_generation_is_named(void **state)
         ranks.forwards[0].num_rows = 1;
         ranks.forwards[2].seq_ahead = kind == 0 ? 5 : 0;
         ranks.forwards[2].generation_ahead = kind == 1 ? 5 : 0;
+        ranks.forwards[2].version_ahead = kind == 2 ? 5 : 0;
         ranks_forward(&ranks);
         for (int32_t rank = 0; rank < 4; rank++) {
             int32_t ours = rank == 2 ? 5 : 0;
@@ -456,8 +469,8 @@ static void another_forward_or_generation_is_named(void **state)
                          1 + ours, other, 6 - ours);
             else
                 snprintf(sentence, sizeof sentence,
-                         "forward 1, layer 1: rank %d runs generation %d and rank %d runs %d", rank, ours,
-                         other, 5 - ours);
+                         "forward 1, layer 1: rank %d runs %s %d and rank %d runs %d", rank,
+                         kind == 1 ? "generation" : "weight version", ours, other, 5 - ours);
             assert_int_equal(ranks.forwards[rank].status, EPLB_INCONSISTENT);
             assert_string_equal(ranks.forwards[rank].error.text, sentence);
         }
@@ -517,7 +530,7 @@ static void a_slot_with_another_expert_is_found(void **state)
     model->weights.layers[1].down[0] += 1;
     expect_finding(model, tables, fingerprints,
                    "layer 1, rank 1: slot 0 must hold expert 1, and holds none of the model's experts");
-    eplb_model_map(model, 0)[3] = 0;
+    eplb_model_replicas(model, 0)->table.slots[3] = 0;
     expect_finding(model, tables, fingerprints,
                    "layer 0, rank 1: expert 3 is mapped to slot 0; it must be slot 3");
     ranks_destroy(&ranks);
@@ -561,7 +574,7 @@ static void hooks_switch_on_commit_only(void **state)
                      .config = small, .ep_size = 1, .max_rows = 4, .num_caches = 2, .initial = tables});
     struct eplb_model *model = ranks.models[0];
     const struct eplb_model_hooks *hooks = eplb_model_hooks(model);
-    const int32_t *map = eplb_model_log2phy(model, 1);
+    const int32_t *map = eplb_model_replicas(model, 1)->table.slots;
     make_plan(&f, model, tables, moved + 4);
     assert_int_equal(hooks->prepare_expert_weight(hooks->context, &f.plan, &error), EPLB_OK);
     assert_int_equal(hooks->start_expert_weight_transfer(hooks->context, &f.plan, &error), EPLB_OK);
@@ -592,8 +605,8 @@ static void the_plan_counts_what_is_reserved(void **state)
     size_t states = (3 * sizeof(struct eplb_model_cache) + EPLB_ARENA_ALIGN - 1) / EPLB_ARENA_ALIGN;
     assert_int_equal(eplb_model_kv_bytes(&small, 3), rings + 2 * states * EPLB_ARENA_ALIGN);
     /* A row more on each rank takes at least its copies out, and those that arrive. */
-    size_t few = eplb_model_activation_bytes(&small, &shape, 64);
-    size_t many = eplb_model_activation_bytes(&small, &shape, 128);
+    size_t few = eplb_model_activation_bytes(&small, &shape, EPLB_ROUTING_STATIC, 64);
+    size_t many = eplb_model_activation_bytes(&small, &shape, EPLB_ROUTING_STATIC, 128);
     assert_true(many - few >= (size_t)64 * (2 + 2 * 2) * 16 * sizeof(float));
     struct eplb_model_config huge = small;
     huge.kv_window = 65536;
@@ -606,7 +619,7 @@ static void the_plan_counts_what_is_reserved(void **state)
     huge.num_experts = 65536;
     huge.top_k = 64;
     assert_int_equal(eplb_shape_init(&shape, 1024, 65536, 32768, 64, NULL), EPLB_OK);
-    assert_int_equal(eplb_model_activation_bytes(&huge, &shape, INT32_MAX), SIZE_MAX);
+    assert_int_equal(eplb_model_activation_bytes(&huge, &shape, EPLB_ROUTING_STATIC, INT32_MAX), SIZE_MAX);
 }
 
 int main(void)
@@ -623,7 +636,7 @@ int main(void)
         cmocka_unit_test(the_work_is_timed),
         cmocka_unit_test(every_row_can_be_sampled_from),
         cmocka_unit_test(ties_go_to_the_lowest),
-        cmocka_unit_test(another_forward_or_generation_is_named),
+        cmocka_unit_test(another_forward_generation_or_version_is_named),
         cmocka_unit_test(a_slot_with_another_expert_is_found),
         cmocka_unit_test(hooks_switch_on_commit_only),
         cmocka_unit_test(the_plan_counts_what_is_reserved),

@@ -29,7 +29,8 @@ struct rank {
     struct eplb_moe_params params;
     struct eplb_moe *moe;
     struct eplb_layer_weights weights;
-    int32_t log2phy[EXPERTS];
+    struct eplb_replicas replicas;
+    void *replicas_block;
     int32_t num_rows;
     float x[MAX_ROWS][HIDDEN], y[MAX_ROWS][HIDDEN], expected[MAX_ROWS][HIDDEN];
     int32_t experts[MAX_ROWS][TOP_K];
@@ -66,22 +67,44 @@ static void fill_weights(struct rank *rank, const int32_t *table)
                          rank->weights.down + slot * layout.down_floats);
 }
 
+/** Tables of both layers, of which the calls use the second. */
+static void make_replicas(struct rank *rank, const int32_t *table, const int32_t *weights)
+{
+    const struct eplb_replicas_params params = {
+        .shape = rank->params.shape, .ep_rank = rank->number, .routing = rank->params.routing};
+    struct eplb_arena arena;
+    eplb_arena_init(&arena, NULL, 0);
+    eplb_replicas_take(&arena, &params, &rank->replicas);
+    rank->replicas_block = eplb_arena_reserve(&arena);
+    assert_non_null(rank->replicas_block);
+    eplb_replicas_take(&arena, &params, &rank->replicas);
+    eplb_replicas_init(&rank->replicas, &params);
+    for (int32_t layer = 0; layer < 2; layer++)
+        eplb_replicas_set(&rank->replicas, layer, table, weights);
+}
+
 static void create_rank(struct rank *rank, int32_t number, const struct eplb_group *group,
-                        const struct eplb_shape *shape, const int32_t *table)
+                        const struct eplb_shape *shape, enum eplb_replica_routing routing,
+                        const int32_t *table, const int32_t *weights)
 {
     struct eplb_arena arena;
     struct eplb_shape layers = *shape;
     layers.num_layers = 2;
     *rank = (struct rank){.number = number};
-    rank->params = (struct eplb_moe_params){
-        .config = config_of(), .shape = layers, .ep_rank = number, .max_rows = MAX_ROWS, .group = group};
+    rank->params = (struct eplb_moe_params){.config = config_of(),
+                                            .shape = layers,
+                                            .ep_rank = number,
+                                            .max_rows = MAX_ROWS,
+                                            .group = group,
+                                            .routing = routing,
+                                            .cost_per_token = 1};
     assert_int_equal(eplb_counter_create(&layers, number, &rank->params.counter, NULL), EPLB_OK);
     eplb_arena_init(&arena, NULL, 0);
     assert_null(eplb_moe_take(&arena, &rank->params));
     assert_non_null(eplb_arena_reserve(&arena));
     rank->moe = eplb_moe_take(&arena, &rank->params);
     eplb_moe_init(rank->moe, &rank->params);
-    eplb_log2phy(shape, table, number, 0, rank->log2phy);
+    make_replicas(rank, table, weights);
     fill_weights(rank, table);
 }
 
@@ -89,6 +112,7 @@ static void destroy_rank(struct rank *rank)
 {
     eplb_counter_destroy(rank->params.counter);
     eplb_arena_free(rank->moe);
+    eplb_arena_free(rank->replicas_block);
     free(rank->weights.gate_up);
     free(rank->weights.down);
 }
@@ -138,7 +162,7 @@ static struct eplb_moe_call call_of(const struct rank *rank, float *y)
                                   .layer = 1,
                                   .generation = 5,
                                   .weights = &rank->weights,
-                                  .log2phy = rank->log2phy,
+                                  .replicas = &rank->replicas.layers[1],
                                   .num_rows = rank->num_rows,
                                   .x = rank->x[0],
                                   .experts = rank->experts[0],
@@ -157,17 +181,62 @@ static void run(void *argument)
     eplb_counter_prefix(rank->params.counter, rank->prefix);
 }
 
-/** Every slot's count, from the maps of the rows' own ranks. */
+/** The slots of a source's rows by its table, row by row. */
+static void slots_by_table(const struct rank *source, int32_t slots[MAX_ROWS][TOP_K])
+{
+    uint32_t numbers[EXPERTS] = {0};
+    struct eplb_route_turn turn;
+    eplb_route_turn_init(&turn, RANKS, source->number, 17);
+    for (int32_t row = 0; row < source->num_rows; row++)
+        for (int32_t k = 0; k < TOP_K; k++) {
+            int32_t expert = source->experts[row][k];
+            slots[row][k] =
+                eplb_route_slot(&source->replicas.layers[1].table, &turn, expert, numbers[expert]++);
+        }
+}
+
+/** The same by the split of the batch: rows that count come first. */
+static void slots_by_batch(const struct rank *ranks, const struct rank *source,
+                           int32_t slots[MAX_ROWS][TOP_K])
+{
+    const struct eplb_replica_layer *layer = &source->replicas.layers[1];
+    int32_t counts[RANKS][EXPERTS] = {0}, sends[RANKS * MAX_SLOTS], numbers[EXPERTS] = {0};
+    int64_t tokens[RANKS * MAX_SLOTS];
+    struct eplb_batch_problem problem;
+    struct eplb_batch_result result;
+    for (int32_t rank = 0; rank < RANKS; rank++)
+        for (int32_t i = 0; i < ranks[rank].num_rows * TOP_K; i++)
+            counts[rank][ranks[rank].experts[i / TOP_K][i % TOP_K]]++;
+    eplb_batch_problem_init(&problem);
+    problem.counts = counts[0];
+    problem.table = layer->fixed;
+    problem.rotation = 17 + 1;
+    eplb_batch_split(layer->graph, &problem, tokens, &result);
+    eplb_batch_sends(layer->graph, counts[0], tokens, source->number, sends);
+    for (int uncounted = 0; uncounted < 2; uncounted++)
+        for (int32_t row = 0; row < source->num_rows; row++)
+            for (int32_t k = 0; source->counted[row] != uncounted && k < TOP_K; k++) {
+                int32_t expert = source->experts[row][k];
+                slots[row][k] = eplb_batch_slot(layer->graph, sends, expert, numbers[expert]++);
+            }
+}
+
+/** Every slot's count, from where the sources must send their rows. */
 static void check_counts(const struct rank *ranks, const struct eplb_shape *shape)
 {
     int64_t rows[RANKS * MAX_SLOTS] = {0}, counted[RANKS * MAX_SLOTS] = {0};
-    for (int32_t source = 0; source < RANKS; source++)
+    for (int32_t source = 0; source < RANKS; source++) {
+        static int32_t slots[MAX_ROWS][TOP_K];
+        if (ranks->params.routing == EPLB_ROUTING_BATCH)
+            slots_by_batch(ranks, &ranks[source], slots);
+        else
+            slots_by_table(&ranks[source], slots);
         for (int32_t row = 0; row < ranks[source].num_rows; row++)
             for (int32_t k = 0; k < TOP_K; k++) {
-                int32_t slot = ranks[source].log2phy[ranks[source].experts[row][k]];
-                rows[slot]++;
-                counted[slot] += ranks[source].counted[row];
+                rows[slots[row][k]]++;
+                counted[slots[row][k]] += ranks[source].counted[row];
             }
+    }
     for (int32_t rank = 0; rank < RANKS; rank++) {
         int64_t before = 0, work = 0;
         for (int32_t slot = 0; slot < shape->slots_per_rank; slot++) {
@@ -193,42 +262,75 @@ static void run_all(struct rank *ranks)
             fail_msg("%s", ranks[rank].error.text);
 }
 
+static void draw_weights(struct eplb_prng *prng, const struct eplb_shape *shape, const int32_t *table,
+                         int32_t *weights)
+{
+    int32_t scratch[EXPERTS], first[EXPERTS];
+    eplb_weights_equal(shape, table, scratch, weights);
+    for (int32_t expert = 0; expert < EXPERTS; expert++)
+        first[expert] = -1;
+    for (int32_t slot = 0; slot < shape->num_slots; slot++) {
+        int32_t *other = &first[table[slot]];
+        if (*other >= 0) {
+            int32_t given = (int32_t)eplb_prng_below(prng, (uint64_t)weights[*other]);
+            weights[*other] -= given;
+            weights[slot] += given;
+        }
+        *other = slot;
+    }
+    assert_int_equal(eplb_weights_check(shape, table, weights, scratch, NULL), EPLB_OK);
+}
+
+/** Which rows count: some in no order, all, or none of the rank. */
+static void draw_counted(struct rank *rank, uint64_t kind)
+{
+    for (int32_t row = 0; row < rank->num_rows && kind > 0; row++)
+        rank->counted[row] = kind == 1;
+}
+
 /* One rank has all rows that it may have, so that a slot computes several tiles of them; one has none. */
-static void outputs_are_added_in_order_and_rows_are_counted(void **state)
+static void check_routing(enum eplb_replica_routing routing, uint64_t seed)
 {
     static struct rank ranks[RANKS];
-    (void)state;
-    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct eplb_prng prng;
-        struct eplb_threads *threads;
-        struct eplb_threads_params params;
-        struct eplb_shape shape = tables_shape(EXPERTS, RANKS, (int32_t)(seed % 3));
-        int32_t table[RANKS * MAX_SLOTS];
-        printf("seed %" PRIu64 "\n", seed);
-        eplb_prng_seed(&prng, seed);
-        tables_random(&prng, &shape, table);
-        eplb_threads_params_init(&params);
-        params.num_ranks = RANKS;
-        assert_int_equal(eplb_threads_create(&params, &threads, NULL), EPLB_OK);
-        for (int32_t rank = 0; rank < RANKS; rank++) {
-            create_rank(&ranks[rank], rank, eplb_threads_group(threads, rank), &shape, table);
-            uint64_t place = ((uint64_t)rank + seed) % RANKS;
-            ranks[rank].num_rows = place == 0   ? MAX_ROWS
-                                   : place == 1 ? 0
-                                                : (int32_t)eplb_prng_below(&prng, MAX_ROWS);
-            for (int32_t row = 0; row < ranks[rank].num_rows; row++) {
-                draw_row(&ranks[rank], row, &prng);
-                expect_row(&ranks[rank], row);
-            }
+    struct eplb_prng prng;
+    struct eplb_threads *threads;
+    struct eplb_threads_params params;
+    struct eplb_shape shape = tables_shape(EXPERTS, RANKS, (int32_t)(seed % 3));
+    int32_t table[RANKS * MAX_SLOTS], weights[RANKS * MAX_SLOTS];
+    printf("%s, seed %" PRIu64 "\n", eplb_replica_routing_name(routing), seed);
+    eplb_prng_seed(&prng, seed);
+    tables_random(&prng, &shape, table);
+    draw_weights(&prng, &shape, table, weights);
+    eplb_threads_params_init(&params);
+    params.num_ranks = RANKS;
+    assert_int_equal(eplb_threads_create(&params, &threads, NULL), EPLB_OK);
+    for (int32_t rank = 0; rank < RANKS; rank++) {
+        create_rank(&ranks[rank], rank, eplb_threads_group(threads, rank), &shape, routing, table, weights);
+        uint64_t place = ((uint64_t)rank + seed) % RANKS;
+        ranks[rank].num_rows = place == 0   ? MAX_ROWS
+                               : place == 1 ? 0
+                                            : (int32_t)eplb_prng_below(&prng, MAX_ROWS);
+        for (int32_t row = 0; row < ranks[rank].num_rows; row++) {
+            draw_row(&ranks[rank], row, &prng);
+            expect_row(&ranks[rank], row);
         }
-        run_all(ranks);
-        for (int32_t rank = 0; rank < RANKS; rank++)
-            assert_memory_equal(ranks[rank].y, ranks[rank].expected, sizeof ranks[rank].y);
-        check_counts(ranks, &shape);
-        for (int32_t rank = 0; rank < RANKS; rank++)
-            destroy_rank(&ranks[rank]);
-        eplb_threads_destroy(threads);
+        draw_counted(&ranks[rank], (seed + (uint64_t)rank) % 3);
     }
+    run_all(ranks);
+    for (int32_t rank = 0; rank < RANKS; rank++)
+        assert_memory_equal(ranks[rank].y, ranks[rank].expected, sizeof ranks[rank].y);
+    check_counts(ranks, &shape);
+    for (int32_t rank = 0; rank < RANKS; rank++)
+        destroy_rank(&ranks[rank]);
+    eplb_threads_destroy(threads);
+}
+
+static void outputs_are_added_in_order_and_rows_are_counted(void **state)
+{
+    (void)state;
+    for (int32_t routing = 0; routing < EPLB_NUM_ROUTINGS; routing++)
+        for (uint64_t seed = 1; seed <= SEEDS; seed++)
+            check_routing((enum eplb_replica_routing)routing, seed);
 }
 
 /* --------------------------------------------------------------------------------- what a peer may say */
@@ -241,7 +343,8 @@ struct echo {
     size_t offset;  /* of the number in the head; 0 bytes: it tells the truth */
     size_t bytes;   /* 4 or 8 */
     int64_t number; /* what it says */
-    int32_t flood;  /* slots that it says it has MAX_ROWS rows for */
+    int32_t flood;  /* slots or experts that it says it has MAX_ROWS rows for */
+    enum eplb_replica_routing routing;
 };
 
 enum { SEQ = 0, GENERATION = 8, VERSION = 16, LAYER = 24, SOURCE = 28, FIRST_ROWS = 32, FIRST_COUNTED = 36 };
@@ -295,7 +398,7 @@ static enum eplb_status answer(struct echo *echo, int32_t redundant, struct eplb
     eplb_placement_initial(&shape, table);
     echo->group = (struct eplb_group){
         .size = sizeof echo->group, .self = echo, .num_ranks = 2, .all_to_all = echo_all_to_all};
-    create_rank(&echo->rank, 0, &echo->group, &shape, table);
+    create_rank(&echo->rank, 0, &echo->group, &shape, echo->routing, table, NULL);
     want_experts(&echo->rank);
     const struct eplb_moe_call call = call_of(&echo->rank, y[0]);
     assert_int_equal(eplb_counter_begin(echo->rank.params.counter, 0, NULL), EPLB_OK);
@@ -368,6 +471,23 @@ static void rows_cannot_be_more_than_their_choices(void **state)
                         "forward 17, layer 1: rank 1 announces 750 rows for rank 0; allowed are up to 600");
 }
 
+/* With batch, a peer tells of experts, and the same bounds hold for what follows from that. */
+static void a_peer_is_believed_of_experts_within_bounds_only(void **state)
+{
+    static struct echo echo;
+    struct eplb_error error;
+    (void)state;
+    echo = (struct echo){
+        .routing = EPLB_ROUTING_BATCH, .offset = FIRST_ROWS + 8 * 5, .bytes = 4, .number = MAX_ROWS + 1};
+    assert_int_equal(answer(&echo, 0, &error), EPLB_INCONSISTENT);
+    assert_string_equal(error.text, "forward 17, layer 1: rank 1 announces 151 rows, 0 of them counted, for "
+                                    "expert 5; allowed are 0 to 150 rows");
+    echo = (struct echo){.routing = EPLB_ROUTING_BATCH, .flood = EXPERTS};
+    assert_int_equal(answer(&echo, 3, &error), EPLB_INCONSISTENT);
+    assert_string_equal(
+        error.text, "forward 17, layer 1: rank 1 announces 900 rows for all experts; allowed are up to 600");
+}
+
 static void an_expert_chosen_twice_is_refused(void **state)
 {
     static struct echo echo;
@@ -376,7 +496,7 @@ static void an_expert_chosen_twice_is_refused(void **state)
     int32_t table[EXPERTS];
     (void)state;
     eplb_placement_initial(&shape, table);
-    create_rank(&echo.rank, 0, &echo.group, &shape, table);
+    create_rank(&echo.rank, 0, &echo.group, &shape, EPLB_ROUTING_STATIC, table, NULL);
     want_experts(&echo.rank);
     echo.rank.experts[1][3] = 5;
     const struct eplb_moe_call call = call_of(&echo.rank, echo.rank.y[0]);
@@ -393,6 +513,7 @@ int main(void)
         cmocka_unit_test(a_peer_of_another_forward_is_named),
         cmocka_unit_test(a_peer_is_believed_within_bounds_only),
         cmocka_unit_test(rows_cannot_be_more_than_their_choices),
+        cmocka_unit_test(a_peer_is_believed_of_experts_within_bounds_only),
         cmocka_unit_test(an_expert_chosen_twice_is_refused),
     };
     return cmocka_run_group_tests_name("model_moe", tests, NULL, NULL);

@@ -34,10 +34,11 @@ static void names_are_found_whatever_their_case(void **state)
         const char *name;
     } cases[] = {
         {"balanced", "balanced"},      {"BALANCED", "balanced"},      {"Balanced", "balanced"},
-        {"greedy", "greedy"},          {"GREEDY", "greedy"},          {"flat", "balanced"},
-        {"deepseek_flat", "balanced"}, {"deepseek-flat", "balanced"}, {"DeepSeek-Flat", "balanced"},
-        {"hier", "balanced"},          {"HIER", "balanced"},          {"hierarchical", "balanced"},
-        {"HIERARCHICAL", "balanced"},  {"deepseek_hier", "balanced"}, {"deepseek-hier", "balanced"},
+        {"greedy", "greedy"},          {"GREEDY", "greedy"},          {"Robust", "robust"},
+        {"flat", "balanced"},          {"deepseek_flat", "balanced"}, {"deepseek-flat", "balanced"},
+        {"DeepSeek-Flat", "balanced"}, {"hier", "balanced"},          {"HIER", "balanced"},
+        {"hierarchical", "balanced"},  {"HIERARCHICAL", "balanced"},  {"deepseek_hier", "balanced"},
+        {"deepseek-hier", "balanced"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct eplb_policy_choice choice = eplb_policy_find(cases[i].kind);

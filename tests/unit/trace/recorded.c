@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-static void draw_params(struct recorded *run, struct eplb_prng *prng)
+static void draw_params(struct recorded *run, struct eplb_prng *prng, uint64_t seed)
 {
     struct eplb_manager_core_params *params = &run->params;
     struct eplb_error error;
@@ -23,6 +23,8 @@ static void draw_params(struct recorded *run, struct eplb_prng *prng)
     params->overlap = (int32_t)eplb_prng_below(prng, 2);
     params->first_token = 1 + eplb_prng_below(prng, 1000);
     params->first_seq = 1 + eplb_prng_below(prng, 1000);
+    params->replica_routing = (enum eplb_replica_routing)(seed % EPLB_NUM_ROUTINGS);
+    params->weights_decay = 0.125 * (double)(seed % 8);
     if (eplb_prng_below(prng, 2) == 0)
         return;
     for (int layer = 0; layer < WORKER_LAYERS; layer++) {
@@ -31,9 +33,17 @@ static void draw_params(struct recorded *run, struct eplb_prng *prng)
         table[WORKER_SLOTS - 1] = 7;
         run->generations[layer] = eplb_prng_below(prng, 100);
         run->layer_ids[layer] = 3 + 2 * layer;
+        run->versions[layer] = (uint64_t)layer;
+        int32_t replicas[WORKER_EXPERTS];
+        eplb_weights_equal(&params->shape, table, replicas,
+                           run->weights + (size_t)layer * (size_t)params->shape.num_slots);
     }
     params->initial = run->initial;
     params->generations = run->generations;
+    if (seed % 2 == 0) {
+        params->weight_versions = run->versions;
+        params->initial_weights = run->weights;
+    }
     params->layer_ids = run->layer_ids;
 }
 
@@ -43,9 +53,11 @@ void recorded_start(struct recorded *run, uint64_t seed, struct eplb_event_write
     struct eplb_error error;
     memset(run, 0, sizeof *run);
     eplb_prng_seed(&prng, seed);
-    draw_params(run, &prng);
+    draw_params(run, &prng, seed);
     run->observer = eplb_event_writer_observer(writer);
     workers_init(&run->workers, seed, run->params.generations);
+    if (run->params.weight_versions != NULL)
+        memcpy(run->workers.versions, run->versions, sizeof run->versions);
     run->next_seq = run->params.first_seq;
     run->now = (int64_t)eplb_prng_below(&prng, 1000000);
     eplb_event_writer_start(writer, &run->params);
@@ -66,12 +78,15 @@ static void take(struct recorded *run, const struct eplb_manager_action *action)
     if (action->type == EPLB_MANAGER_COMMAND) {
         run->command = *action->command;
         run->has_command = true;
+        run->counts.weight_updates += (uint64_t)action->command->num_weight_updates;
+        run->counts.tables_with_weights += action->command->replica_weights != NULL;
     }
     if (action->type == EPLB_MANAGER_RUN_POLICY) {
         run->counts.policy_runs++;
         run->asked = true;
         run->ran = false;
     }
+    run->solving |= action->type == EPLB_MANAGER_SOLVE_WEIGHTS;
     run->counts.commits += action->type == EPLB_MANAGER_COMMITTED;
     run->counts.aborts += action->type == EPLB_MANAGER_ABORTED;
     run->counts.stops += action->type == EPLB_MANAGER_STOP;
@@ -107,6 +122,24 @@ static void go_on_with_policy(struct recorded *run)
                                                     .reason = run->policy_reason.text,
                                                     .benefits = eplb_manager_core_benefits(run->core),
                                                     .candidates = eplb_manager_core_candidates(run->core)});
+}
+
+static int64_t frozen(void *context)
+{
+    (void)context;
+    return 0;
+}
+
+static void go_on_with_weights(struct recorded *run)
+{
+    static const struct eplb_clock clock = {.size = sizeof clock, .now = frozen};
+    struct eplb_manager_event done = {.type = EPLB_MANAGER_WEIGHTS_DONE};
+    if (!run->solving || workers_chance(&run->workers, 50))
+        return;
+    run->solving = false;
+    done.weights = eplb_manager_core_solve_weights(
+        run->core, &clock, workers_chance(&run->workers, 30) ? 0 : 1, &done.num_weights);
+    recorded_step(run, &done);
 }
 
 static void submit(struct recorded *run)
@@ -153,6 +186,7 @@ void recorded_go(struct recorded *run, int forwards)
         for (uint64_t ticks = eplb_prng_below(&workers->prng, 4); ticks > 0; ticks--)
             recorded_step(run, &(struct eplb_manager_event){.type = EPLB_MANAGER_TICK});
         go_on_with_policy(run);
+        go_on_with_weights(run);
         if (run->num_flights <= run->params.overlap)
             submit(run);
         if (!run->stopped && (run->num_flights > run->params.overlap || workers_chance(workers, 40)) &&

@@ -14,6 +14,7 @@
 /** What happened in a run. */
 struct recorded_counts {
     uint64_t events, actions, ticks, commits, aborts, deaths, drops, policy_runs, acting_ticks, stops;
+    uint64_t weight_updates, tables_with_weights;
 };
 
 struct recorded {
@@ -24,6 +25,8 @@ struct recorded {
     struct eplb_manager_core_params params;
     int32_t initial[WORKER_LAYERS * WORKER_RANKS * WORKER_SLOTS];
     uint64_t generations[WORKER_LAYERS];
+    uint64_t versions[WORKER_LAYERS];
+    int32_t weights[WORKER_LAYERS * WORKER_RANKS * WORKER_SLOTS];
     int32_t layer_ids[WORKER_LAYERS];
     int64_t now;
     uint64_t next_seq;
@@ -35,6 +38,7 @@ struct recorded {
     bool asked, ran;
     enum eplb_status policy_status;
     struct eplb_error policy_reason;
+    bool solving;                /* weights were asked for */
     struct eplb_command command; /* the last one */
     bool has_command;
 };

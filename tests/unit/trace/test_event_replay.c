@@ -93,6 +93,8 @@ static void a_recorded_core_is_replayed_identically(void **state)
         sum.stops += counts.stops;
         sum.ticks += counts.ticks;
         sum.acting_ticks += counts.acting_ticks;
+        sum.weight_updates += counts.weight_updates;
+        sum.tables_with_weights += counts.tables_with_weights;
         eplb_event_replay_free(&replay);
         eplb_event_log_close(&log);
     }
@@ -101,6 +103,7 @@ static void a_recorded_core_is_replayed_identically(void **state)
                   SEEDS, (int)sum.commits, (int)sum.aborts, (int)sum.deaths, (int)sum.drops,
                   (int)sum.acting_ticks, (int)sum.ticks, (int)sum.stops);
     assert_true(sum.commits > 1000 && sum.aborts > 500 && sum.deaths > 100 && sum.drops > 1000);
+    assert_true(sum.weight_updates > 1000 && sum.tables_with_weights > 500);
     assert_true(sum.stops > 10 && sum.acting_ticks > 20 && sum.acting_ticks * 20 < sum.ticks);
 }
 

@@ -49,6 +49,18 @@ static void activate(struct workers *workers, const struct eplb_command *command
         levels->activation_reason = kept ? EPLB_REASON_DEADLINE : EPLB_REASON_NONE;
     }
     workers->generations[command->update_layer_id] += !kept;
+    if (!kept)
+        workers->versions[command->update_layer_id] = 0;
+}
+
+static void take_weights(struct workers *workers, const struct eplb_command *command)
+{
+    for (int32_t i = 0; i < command->num_weight_updates; i++) {
+        const struct eplb_weight_update *update = &command->weight_updates[i];
+        if (update->generation == workers->generations[update->layer] &&
+            update->version > workers->versions[update->layer])
+            workers->versions[update->layer] = update->version;
+    }
 }
 
 static void count(struct workers *workers, struct worker_forward *forward, int rank)
@@ -77,6 +89,7 @@ static void answer(struct workers *workers, struct worker_forward *forward, int 
                                           .slots_per_rank = WORKER_SLOTS,
                                           .prefix = lost ? NULL : forward->prefix[rank],
                                           .generations = forward->generations[rank],
+                                          .weight_versions = forward->versions[rank],
                                           .levels = workers->told[rank]};
     if (workers->calm || !workers_chance(workers, 2))
         return;
@@ -100,8 +113,11 @@ void workers_take(struct workers *workers, const struct eplb_command *command)
 {
     struct worker_forward *forward = &workers->forwards[command->seq % 2];
     forward->seq = command->seq;
-    for (int rank = 0; rank < WORKER_RANKS; rank++)
+    take_weights(workers, command);
+    for (int rank = 0; rank < WORKER_RANKS; rank++) {
         memcpy(forward->generations[rank], workers->generations, sizeof workers->generations);
+        memcpy(forward->versions[rank], workers->versions, sizeof workers->versions);
+    }
     if (command->update_layer_id != EPLB_NO_LAYER)
         activate(workers, command);
     if (command->prepare_layer_id != EPLB_NO_LAYER)

@@ -19,6 +19,7 @@ struct worker_forward {
     uint64_t seq;
     int64_t prefix[WORKER_RANKS][WORKER_LAYERS * WORKER_SLOTS];
     uint64_t generations[WORKER_RANKS][WORKER_LAYERS];
+    uint64_t versions[WORKER_RANKS][WORKER_LAYERS];
     struct eplb_worker_output outputs[WORKER_RANKS];
 };
 
@@ -27,6 +28,7 @@ struct workers {
     struct eplb_worker_levels levels[WORKER_RANKS]; /* as it is */
     struct eplb_worker_levels told[WORKER_RANKS];   /* as it is reported: some time behind */
     uint64_t generations[WORKER_LAYERS];
+    uint64_t versions[WORKER_LAYERS]; /* of the weights */
     int32_t hot[WORKER_LAYERS];
     bool dead[WORKER_RANKS];
     bool calm; /* nobody fails */

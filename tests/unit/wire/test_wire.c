@@ -19,11 +19,17 @@
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
 /* A change of these is a change of the interface that hosts were compiled against. */
-_Static_assert(sizeof(void *) != 8 || sizeof(struct eplb_command) == 80, "struct eplb_command");
+_Static_assert(sizeof(void *) != 8 || sizeof(struct eplb_command) == 352, "struct eplb_command");
 _Static_assert(sizeof(void *) != 8 || sizeof(struct eplb_worker_levels) == 32, "struct eplb_worker_levels");
-_Static_assert(sizeof(void *) != 8 || sizeof(struct eplb_worker_output) == 80, "struct eplb_worker_output");
+_Static_assert(sizeof(void *) != 8 || sizeof(struct eplb_worker_output) == 88, "struct eplb_worker_output");
 
-enum { NUM_LAYERS = 3, NUM_SLOTS = 6, SLOTS_PER_RANK = 3, RECORD = 152, TRIES = 1000000 };
+enum { NUM_LAYERS = 3, NUM_SLOTS = 6, SLOTS_PER_RANK = 3, TRIES = 1000000 };
+enum {
+    UPDATE = 24 + 4 * NUM_SLOTS,
+    UPDATES = 72 + 8 * NUM_SLOTS,
+    COMMAND = UPDATES + 8 * UPDATE,
+    OUTPUT = 176
+};
 
 /* Two ranks of two experts and one redundant slot. */
 static const int32_t table[NUM_SLOTS] = {0, 1, 2, 2, 3, 0};
@@ -52,6 +58,24 @@ static struct eplb_command full_command(void)
     return command;
 }
 
+/* Experts 2 and 0 have two replicas. */
+static const int32_t weights[2][NUM_SLOTS] = {
+    {EPLB_WEIGHT_UNIT - 5, EPLB_WEIGHT_UNIT, EPLB_WEIGHT_UNIT / 2, EPLB_WEIGHT_UNIT / 2, EPLB_WEIGHT_UNIT, 5},
+    {1, 2, 3, 4, 5, EPLB_WEIGHT_UNIT},
+};
+
+static struct eplb_command weighted_command(void)
+{
+    struct eplb_command command = full_command();
+    command.seq = 9;
+    command.prepare_token.value = 8;
+    command.replica_weights = weights[0];
+    command.num_weight_updates = 2;
+    command.weight_updates[0] = (struct eplb_weight_update){2, 6, 3, weights[1]};
+    command.weight_updates[1] = (struct eplb_weight_update){0, UINT64_MAX, EPLB_MAX_TOKEN, weights[0]};
+    return command;
+}
+
 static void assert_same_command(const struct eplb_command *actual, const struct eplb_command *expected)
 {
     assert_int_equal(actual->size, sizeof *actual);
@@ -67,6 +91,17 @@ static void assert_same_command(const struct eplb_command *actual, const struct 
     assert_int_equal(actual->expert_ids == NULL, expected->expert_ids == NULL);
     if (expected->expert_ids != NULL)
         assert_memory_equal(actual->expert_ids, expected->expert_ids, sizeof table);
+    assert_int_equal(actual->replica_weights == NULL, expected->replica_weights == NULL);
+    if (expected->replica_weights != NULL)
+        assert_memory_equal(actual->replica_weights, expected->replica_weights, sizeof weights[0]);
+    assert_int_equal(actual->num_weight_updates, expected->num_weight_updates);
+    for (int32_t i = 0; i < expected->num_weight_updates; i++) {
+        const struct eplb_weight_update *update = &actual->weight_updates[i];
+        assert_int_equal(update->layer, expected->weight_updates[i].layer);
+        assert_int_equal(update->generation, expected->weight_updates[i].generation);
+        assert_int_equal(update->version, expected->weight_updates[i].version);
+        assert_memory_equal(update->weights, expected->weight_updates[i].weights, sizeof weights[0]);
+    }
 }
 
 /* ---- commands ---- */
@@ -93,25 +128,50 @@ static void a_command_has_these_bytes(void **state)
         0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x3f, /* activation token */
         7,    0,    0,    0,    0,    0,    0,    0,    /* prepare that is activated */
         2,    0,    0,    0,    1,    0,    0,    0,    /* layers */
-        6,    0,    0,    0,    0,    0,    0,    0,    /* length, reserved */
+        6,    0,    0,    0,    0,    0,    0,    0,    /* length, replica weights */
+        0,    0,    0,    0,    0,    0,    0,    0,    /* weight updates, reserved */
         0,    0,    0,    0,    1,    0,    0,    0,    /* expert ids */
         2,    0,    0,    0,    2,    0,    0,    0,    /* */
         3,    0,    0,    0,    0,    0,    0,    0,
     };
-    assert_int_equal(eplb_command_bytes(&shape), sizeof expected);
-    unsigned char bytes[sizeof expected + 1];
+    assert_int_equal(eplb_command_bytes(&shape), COMMAND);
+    unsigned char bytes[COMMAND + 1];
+    const unsigned char zeros[COMMAND] = {0};
     memset(bytes, 0xee, sizeof bytes);
     struct eplb_command command = full_command();
     eplb_command_encode(&shape, &command, bytes);
     assert_memory_equal(bytes, expected, sizeof expected);
-    assert_int_equal(bytes[sizeof expected], 0xee);
+    assert_memory_equal(bytes + sizeof expected, zeros, COMMAND - sizeof expected);
+    assert_int_equal(bytes[COMMAND], 0xee);
+}
+
+static void weights_have_these_bytes(void **state)
+{
+    (void)state;
+    struct eplb_shape shape = make_shape();
+    struct eplb_command command = weighted_command();
+    unsigned char bytes[COMMAND];
+    eplb_command_encode(&shape, &command, bytes);
+    const unsigned char numbers[] = {6, 0, 0, 0, 6, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0};
+    assert_memory_equal(bytes + EPLB_COMMAND_NUM_EXPERT_IDS, numbers, sizeof numbers);
+    const unsigned char first[] = {0xfb, 0xff, 0x0f, 0, 0, 0, 0x10, 0, 0, 0, 8, 0,
+                                   0,    0,    8,    0, 0, 0, 0x10, 0, 5, 0, 0, 0};
+    assert_memory_equal(bytes + 72 + 4 * NUM_SLOTS, first, sizeof first);
+    const unsigned char update[UPDATE] = {6, 0, 0, 0, 0, 0, 0, 0, /* generation */
+                                          3, 0, 0, 0, 0, 0, 0, 0, /* version */
+                                          2, 0, 0, 0, 0, 0, 0, 0, /* layer, reserved */
+                                          1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0,    0,
+                                          4, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0x10, 0};
+    const unsigned char zeros[COMMAND] = {0};
+    assert_memory_equal(bytes + UPDATES, update, sizeof update);
+    assert_memory_equal(bytes + UPDATES + 2 * UPDATE, zeros, 6 * UPDATE);
 }
 
 static void commands_come_back_from_any_address(void **state)
 {
     (void)state;
     struct eplb_shape shape = make_shape();
-    struct eplb_command commands[4];
+    struct eplb_command commands[6];
     for (size_t i = 0; i < LENGTH(commands); i++)
         commands[i] = full_command();
     eplb_command_init(&commands[1], 1);
@@ -121,13 +181,18 @@ static void commands_come_back_from_any_address(void **state)
     commands[2].num_expert_ids = 0;
     commands[3].update_layer_id = EPLB_NO_LAYER;
     commands[3].activation_token.value = commands[3].update_prepare_token.value = 0;
+    commands[4] = weighted_command();
+    commands[5] = commands[2];
+    commands[5].num_weight_updates = EPLB_MAX_WEIGHT_UPDATES - 6;
+    for (int32_t i = 0; i < commands[5].num_weight_updates; i++)
+        commands[5].weight_updates[i] = (struct eplb_weight_update){2 * i, 0, 1, weights[1]};
     for (size_t i = 0; i < LENGTH(commands); i++) {
-        unsigned char bytes[RECORD + 8];
-        int32_t expert_ids[NUM_SLOTS];
+        unsigned char bytes[COMMAND + 8];
+        int32_t room[EPLB_COMMAND_ROWS * NUM_SLOTS];
         struct eplb_command decoded;
         memset(bytes, 0xee, sizeof bytes);
         eplb_command_encode(&shape, &commands[i], bytes + i);
-        assert_int_equal(eplb_command_decode(&shape, bytes + i, expert_ids, &decoded, NULL), EPLB_OK);
+        assert_int_equal(eplb_command_decode(&shape, bytes + i, room, &decoded, NULL), EPLB_OK);
         assert_same_command(&decoded, &commands[i]);
     }
 }
@@ -154,13 +219,13 @@ static void refuse_commands(const struct eplb_command *good, const struct damage
 {
     struct eplb_shape shape = make_shape();
     for (size_t i = 0; i < count; i++) {
-        unsigned char record[RECORD];
-        int32_t expert_ids[NUM_SLOTS];
+        unsigned char record[COMMAND];
+        int32_t room[EPLB_COMMAND_ROWS * NUM_SLOTS];
         struct eplb_command untouched = {.seq = 99};
         struct eplb_error error;
         eplb_command_encode(&shape, good, record);
         apply(&damages[i], record);
-        assert_int_equal(eplb_command_decode(&shape, record, expert_ids, &untouched, &error), EPLB_INVALID);
+        assert_int_equal(eplb_command_decode(&shape, record, room, &untouched, &error), EPLB_INVALID);
         assert_string_equal(error.text, damages[i].text);
         assert_int_equal(untouched.seq, 99);
     }
@@ -196,7 +261,7 @@ static void full_commands_are_refused_with_a_sentence(void **state)
         {EPLB_COMMAND_NUM_EXPERT_IDS, 4, 5, FORWARD_9 "a table of 5 expert ids; prepare layer 2 needs 6"},
         {EPLB_COMMAND_NUM_EXPERT_IDS, 4, MINUS_1,
          FORWARD_9 "a table of -1 expert ids; prepare layer 2 needs 6"},
-        {EPLB_COMMAND_RESERVED, 4, 1, FORWARD_9 "byte 60 is 1; it is not used and must be 0"},
+        {EPLB_COMMAND_RESERVED, 4, 1, FORWARD_9 "byte 68 is 1; it is not used and must be 0"},
         {EPLB_COMMAND_EXPERT_IDS, 4, 4,
          FORWARD_9 "the table for layer 2 is not legal: rank 0 slot 0 holds expert 4; allowed is 0 to 3"},
         {EPLB_COMMAND_EXPERT_IDS + 20, 4, MINUS_1,
@@ -223,9 +288,54 @@ static void empty_commands_are_refused_with_a_sentence(void **state)
         {EPLB_COMMAND_BASE_GENERATION, 8, 6, FORWARD_9 "base generation 6 and hash 0 without a prepare"},
         {EPLB_COMMAND_BASE_HASH, 8, 7, FORWARD_9 "base generation 0 and hash 7 without a prepare"},
         {EPLB_COMMAND_NUM_EXPERT_IDS, 4, 6, FORWARD_9 "a table of 6 expert ids; prepare layer -1 needs 0"},
-        {EPLB_COMMAND_EXPERT_IDS, 4, 0x100, FORWARD_9 "byte 65 is 1; it is not used and must be 0"},
+        {EPLB_COMMAND_EXPERT_IDS, 4, 0x100, FORWARD_9 "byte 73 is 1; it is not used and must be 0"},
         {EPLB_COMMAND_EXPERT_IDS + 20, 4, 0xff000000,
-         FORWARD_9 "byte 87 is 255; it is not used and must be 0"},
+         FORWARD_9 "byte 95 is 255; it is not used and must be 0"},
+        {72 + 4 * NUM_SLOTS, 4, 1, FORWARD_9 "byte 96 is 1; it is not used and must be 0"},
+        {UPDATES, 4, 1, FORWARD_9 "byte 120 is 1; it is not used and must be 0"},
+        {COMMAND - 4, 4, 0x1000000, FORWARD_9 "byte 503 is 1; it is not used and must be 0"},
+        {EPLB_COMMAND_NUM_REPLICA_WEIGHTS, 4, 6,
+         FORWARD_9 "6 replica weights for a table of 0 expert ids; allowed is 0 or as many"},
+        {EPLB_COMMAND_NUM_WEIGHT_UPDATES, 4, 9, FORWARD_9 "9 weight updates; allowed is 0 to 8"},
+        {EPLB_COMMAND_NUM_WEIGHT_UPDATES, 4, MINUS_1, FORWARD_9 "-1 weight updates; allowed is 0 to 8"},
+    };
+    refuse_commands(&good, damages, LENGTH(damages));
+}
+
+static void weights_are_refused_with_a_sentence(void **state)
+{
+    (void)state;
+    struct eplb_command good = weighted_command();
+    const int first = 72 + 4 * NUM_SLOTS;
+    const int second = UPDATES + UPDATE;
+    const struct damage damages[] = {
+        {EPLB_COMMAND_NUM_REPLICA_WEIGHTS, 4, 5,
+         FORWARD_9 "5 replica weights for a table of 6 expert ids; allowed is 0 or as many"},
+        {EPLB_COMMAND_NUM_REPLICA_WEIGHTS, 4, 0, FORWARD_9 "byte 96 is 251; it is not used and must be 0"},
+        {first, 4, 0,
+         FORWARD_9
+         "the weights for the table of layer 2: rank 0 slot 0: weight 0 of expert 0; allowed is 1 to "
+         "1048576 (its weights add up to 1048576)"},
+        {first + 20, 4, 4,
+         FORWARD_9
+         "the weights for the table of layer 2: the weights of expert 0 add up to 1048575; they must "
+         "add up to 1048576"},
+        {UPDATES + EPLB_UPDATE_LAYER, 4, 3, FORWARD_9 "weight update 0 is for layer 3; allowed is 0 to 2"},
+        {second + EPLB_UPDATE_LAYER, 4, MINUS_1,
+         FORWARD_9 "weight update 1 is for layer -1; allowed is 0 to 2"},
+        {UPDATES + EPLB_UPDATE_LAYER, 4, 1, FORWARD_9 "layer 1 is activated and gets weights"},
+        {second + EPLB_UPDATE_LAYER, 4, 2, FORWARD_9 "layer 2 gets weights twice"},
+        {UPDATES + EPLB_UPDATE_VERSION, 8, 0,
+         FORWARD_9 "weights of version 0 for layer 2; allowed is 1 to 4611686018427387903"},
+        {second + EPLB_UPDATE_VERSION, 8, EPLB_MAX_TOKEN + 1,
+         FORWARD_9 "weights of version 4611686018427387904 for layer 0; allowed is 1 to 4611686018427387903"},
+        {UPDATES + EPLB_UPDATE_RESERVED, 4, 7, FORWARD_9 "byte 140 is 7; it is not used and must be 0"},
+        {UPDATES + EPLB_UPDATE_WEIGHTS, 4, 0,
+         FORWARD_9 "the weight of slot 0 of layer 2 is 0; allowed is 1 to 1048576"},
+        {second + EPLB_UPDATE_WEIGHTS + 20, 4, EPLB_WEIGHT_UNIT + 1,
+         FORWARD_9 "the weight of slot 5 of layer 0 is 1048577; allowed is 1 to 1048576"},
+        {EPLB_COMMAND_NUM_WEIGHT_UPDATES, 4, 1, FORWARD_9 "byte 168 is 255; it is not used and must be 0"},
+        {EPLB_COMMAND_NUM_WEIGHT_UPDATES, 4, 3, FORWARD_9 "layer 0 gets weights twice"},
     };
     refuse_commands(&good, damages, LENGTH(damages));
 }
@@ -234,6 +344,7 @@ static void empty_commands_are_refused_with_a_sentence(void **state)
 
 static const int64_t counts[NUM_LAYERS * SLOTS_PER_RANK] = {1, 2, 3, 0, 0, INT64_MAX, -1, 5, 4};
 static const uint64_t generations[NUM_LAYERS] = {0, 7, UINT64_MAX};
+static const uint64_t versions[NUM_LAYERS] = {3, 0, UINT64_MAX - 1};
 
 static struct eplb_worker_output full_output(void)
 {
@@ -244,6 +355,7 @@ static struct eplb_worker_output full_output(void)
                                        .slots_per_rank = SLOTS_PER_RANK,
                                        .prefix = counts,
                                        .generations = generations,
+                                       .weight_versions = versions,
                                        .levels = {.prepare_token = {0x0807060504030201},
                                                   .prepare_status = EPLB_PREPARE_FAILED,
                                                   .prepare_reason = EPLB_REASON_HOOK_FAILED,
@@ -267,6 +379,9 @@ static void an_output_has_these_bytes(void **state)
         0,    0,    0,    0,    0,    0,    0,    0,    /* generations */
         7,    0,    0,    0,    0,    0,    0,    0,    /* */
         0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, /* */
+        3,    0,    0,    0,    0,    0,    0,    0,    /* weight versions */
+        0,    0,    0,    0,    0,    0,    0,    0,    /* */
+        0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, /* */
         1,    0,    0,    0,    0,    0,    0,    0,    /* prefix sums */
         2,    0,    0,    0,    0,    0,    0,    0,    /* */
         3,    0,    0,    0,    0,    0,    0,    0,    /* */
@@ -278,13 +393,13 @@ static void an_output_has_these_bytes(void **state)
         4,    0,    0,    0,    0,    0,    0,    0,
     };
     assert_int_equal(eplb_worker_output_bytes(&shape), sizeof expected);
-    assert_int_equal(sizeof expected, RECORD);
-    unsigned char bytes[RECORD + 1];
+    assert_int_equal(sizeof expected, OUTPUT);
+    unsigned char bytes[OUTPUT + 1];
     memset(bytes, 0xee, sizeof bytes);
     struct eplb_worker_output output = full_output();
     eplb_worker_output_encode(&shape, &output, bytes);
     assert_memory_equal(bytes, expected, sizeof expected);
-    assert_int_equal(bytes[RECORD], 0xee);
+    assert_int_equal(bytes[OUTPUT], 0xee);
 }
 
 static void assert_same_output(const struct eplb_worker_output *actual,
@@ -297,6 +412,9 @@ static void assert_same_output(const struct eplb_worker_output *actual,
     assert_int_equal(actual->slots_per_rank, expected->slots_per_rank);
     assert_memory_equal(actual->prefix, expected->prefix, sizeof counts);
     assert_memory_equal(actual->generations, expected->generations, sizeof generations);
+    for (int32_t layer = 0; layer < NUM_LAYERS; layer++)
+        assert_int_equal(actual->weight_versions[layer],
+                         expected->weight_versions == NULL ? 0 : expected->weight_versions[layer]);
     const struct eplb_worker_levels *levels = &actual->levels;
     assert_int_equal(levels->prepare_token.value, expected->levels.prepare_token.value);
     assert_int_equal(levels->prepare_status, expected->levels.prepare_status);
@@ -312,18 +430,21 @@ static void outputs_come_back_from_any_address(void **state)
     struct eplb_shape shape = make_shape();
     struct eplb_worker_output outputs[3] = {full_output(), full_output(), full_output()};
     outputs[1].levels = (struct eplb_worker_levels){.prepare_token = {0}};
+    outputs[1].weight_versions = NULL;
     outputs[2].levels.prepare_status = EPLB_PREPARE_RUNNING;
     outputs[2].levels.prepare_reason = EPLB_REASON_NONE;
     outputs[2].levels.activation_outcome = EPLB_ACTIVATION_SWITCHED;
     outputs[2].levels.activation_reason = EPLB_REASON_NONE;
     for (size_t i = 0; i < LENGTH(outputs); i++) {
-        unsigned char bytes[RECORD + 8];
+        unsigned char bytes[OUTPUT + 8];
         int64_t prefix[NUM_LAYERS * SLOTS_PER_RANK];
         uint64_t ran_under[NUM_LAYERS];
+        uint64_t by_weights[NUM_LAYERS];
         struct eplb_worker_output decoded;
         eplb_worker_output_encode(&shape, &outputs[i], bytes + 2 * i + 1);
-        assert_int_equal(
-            eplb_worker_output_decode(&shape, bytes + 2 * i + 1, prefix, ran_under, &decoded, NULL), EPLB_OK);
+        assert_int_equal(eplb_worker_output_decode(&shape, bytes + 2 * i + 1, prefix, ran_under, by_weights,
+                                                   &decoded, NULL),
+                         EPLB_OK);
         assert_ptr_equal(decoded.prefix, prefix);
         assert_ptr_equal(decoded.generations, ran_under);
         assert_same_output(&decoded, &outputs[i]);
@@ -353,7 +474,7 @@ static void outputs_are_refused_with_a_sentence(void **state)
         {EPLB_OUTPUT_PREPARE_TOKEN, 8, UINT64_MAX,
          OF_RANK_1 "prepare token 18446744073709551615; allowed is 0 to 4611686018427387903"},
         {EPLB_OUTPUT_PREPARE_REASON, 4, 11, OF_RANK_1 "prepare reason 11 is not known"},
-        {EPLB_OUTPUT_PREPARE_REASON, 4, 14, OF_RANK_1 "prepare reason 14 is not known"},
+        {EPLB_OUTPUT_PREPARE_REASON, 4, 15, OF_RANK_1 "prepare reason 15 is not known"},
         {EPLB_OUTPUT_PREPARE_REASON, 4, 0,
          OF_RANK_1 "prepare status 3 with reason 0 (none); exactly status 3 has one"},
         {EPLB_OUTPUT_ACTIVATION_OUTCOME, 4, MINUS_1,
@@ -367,20 +488,23 @@ static void outputs_are_refused_with_a_sentence(void **state)
         {EPLB_OUTPUT_RESERVED, 4, 3, OF_RANK_1 "the reserved word is 3; it must be 0"},
     };
     for (size_t i = 0; i < LENGTH(damages); i++) {
-        unsigned char record[RECORD];
+        unsigned char record[OUTPUT];
         int64_t prefix[NUM_LAYERS * SLOTS_PER_RANK] = {99};
         uint64_t ran_under[NUM_LAYERS] = {99};
+        uint64_t by_weights[NUM_LAYERS] = {99};
         struct eplb_worker_output untouched = {.seq = 99};
         struct eplb_worker_output good = full_output();
         struct eplb_error error;
         eplb_worker_output_encode(&shape, &good, record);
         apply(&damages[i], record);
-        assert_int_equal(eplb_worker_output_decode(&shape, record, prefix, ran_under, &untouched, &error),
-                         EPLB_INVALID);
+        assert_int_equal(
+            eplb_worker_output_decode(&shape, record, prefix, ran_under, by_weights, &untouched, &error),
+            EPLB_INVALID);
         assert_string_equal(error.text, damages[i].text);
         assert_int_equal(untouched.seq, 99);
         assert_int_equal(prefix[0], 99);
         assert_int_equal(ran_under[0], 99);
+        assert_int_equal(by_weights[0], 99);
     }
 }
 
@@ -392,7 +516,7 @@ static void reasons_have_texts(void **state)
     assert_string_equal(eplb_reason_text(EPLB_REASON_NONE), "none");
     assert_string_equal(eplb_reason_text(EPLB_REASON_DEADLINE), "the transfer timeout passed");
     assert_string_equal(eplb_reason_text((enum eplb_reason)11), "unknown reason");
-    assert_string_equal(eplb_reason_text((enum eplb_reason)14), "unknown reason");
+    assert_string_equal(eplb_reason_text((enum eplb_reason)15), "unknown reason");
 }
 
 /* ---- hostile records ---- */
@@ -423,17 +547,17 @@ static void damaged_commands_are_refused_or_exact(void **state)
     uint64_t seed = 20240607;
     print_message("seed %llu\n", (unsigned long long)seed);
     eplb_prng_seed(&prng, seed);
-    struct eplb_command good = full_command();
+    struct eplb_command good[] = {full_command(), weighted_command()};
     size_t size = eplb_command_bytes(&shape);
     int taken = 0;
     for (int i = 0; i < TRIES; i++) {
-        unsigned char record[RECORD];
-        unsigned char again[RECORD];
-        int32_t expert_ids[NUM_SLOTS];
+        unsigned char record[COMMAND];
+        unsigned char again[COMMAND];
+        int32_t room[EPLB_COMMAND_ROWS * NUM_SLOTS];
         struct eplb_command command;
-        eplb_command_encode(&shape, &good, record);
+        eplb_command_encode(&shape, &good[i % 2], record);
         scramble(&prng, record, size);
-        if (eplb_command_decode(&shape, record, expert_ids, &command, NULL) != EPLB_OK)
+        if (eplb_command_decode(&shape, record, room, &command, NULL) != EPLB_OK)
             continue;
         eplb_command_encode(&shape, &command, again);
         assert_memory_equal(record, again, size);
@@ -454,17 +578,19 @@ static void damaged_outputs_are_refused_or_exact(void **state)
     struct eplb_worker_output good = full_output();
     int taken = 0;
     for (int i = 0; i < TRIES; i++) {
-        unsigned char record[RECORD];
-        unsigned char again[RECORD];
+        unsigned char record[OUTPUT];
+        unsigned char again[OUTPUT];
         int64_t prefix[NUM_LAYERS * SLOTS_PER_RANK];
         uint64_t ran_under[NUM_LAYERS];
+        uint64_t by_weights[NUM_LAYERS];
         struct eplb_worker_output output;
         eplb_worker_output_encode(&shape, &good, record);
-        scramble(&prng, record, RECORD);
-        if (eplb_worker_output_decode(&shape, record, prefix, ran_under, &output, NULL) != EPLB_OK)
+        scramble(&prng, record, OUTPUT);
+        if (eplb_worker_output_decode(&shape, record, prefix, ran_under, by_weights, &output, NULL) !=
+            EPLB_OK)
             continue;
         eplb_worker_output_encode(&shape, &output, again);
-        assert_memory_equal(record, again, RECORD);
+        assert_memory_equal(record, again, OUTPUT);
         taken++;
     }
     assert_in_range(taken, TRIES / 100, TRIES - TRIES / 10);
@@ -475,9 +601,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_command_names_nothing),
         cmocka_unit_test(a_command_has_these_bytes),
+        cmocka_unit_test(weights_have_these_bytes),
         cmocka_unit_test(commands_come_back_from_any_address),
         cmocka_unit_test(full_commands_are_refused_with_a_sentence),
         cmocka_unit_test(empty_commands_are_refused_with_a_sentence),
+        cmocka_unit_test(weights_are_refused_with_a_sentence),
         cmocka_unit_test(an_output_has_these_bytes),
         cmocka_unit_test(outputs_come_back_from_any_address),
         cmocka_unit_test(outputs_are_refused_with_a_sentence),
