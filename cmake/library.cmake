@@ -2,8 +2,9 @@
 # Copyright The eplb authors
 # libeplb: everything from base to executor. libc, libm and pthread only; exported is what EPLB_API
 # marks, everything else is hidden.
-set(EPLB_LIBRARY_FOLDERS base os shm config metrics placement wire load policy transport transport_threads
-                         transport_shm channel migrate manager manager_shell executor executor_shell)
+set(EPLB_LIBRARY_FOLDERS base os shm config metrics placement wire load policy policy_shell transport
+                         transport_threads transport_shm channel migrate manager manager_shell executor
+                         executor_shell)
 foreach(folder IN LISTS EPLB_LIBRARY_FOLDERS)
   list(APPEND eplb_library_objects $<TARGET_OBJECTS:eplb_${folder}>)
   list(APPEND eplb_planted_objects $<TARGET_OBJECTS:eplb_${folder}_planted>)

@@ -3,6 +3,7 @@
 #include "support/bench.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,15 +19,19 @@ int eplb_bench_parse(int argc, char **argv, const char *purpose, struct eplb_ben
             options->json = 1;
         } else if (strcmp(argv[i], "--quick") == 0) {
             options->quick = 1;
+        } else if (strncmp(argv[i], "--data=", strlen("--data=")) == 0) {
+            options->data = argv[i] + strlen("--data=");
         } else if (strcmp(argv[i], "--help") == 0) {
-            printf("usage: %s [--json] [--quick]\n\n%s\n\n"
-                   "  --json   print a JSON list of rows instead of a table\n"
-                   "  --quick  small inputs, few repetitions: to see that it works\n",
+            printf("usage: %s [--json] [--quick] [--data=DIR]\n\n%s\n\n"
+                   "  --json      print a JSON list of rows instead of a table\n"
+                   "  --quick     small inputs, few repetitions: to see that it works\n"
+                   "  --data=DIR  folder of recordings, for the benches that read any\n",
                    argv[0], purpose);
             return 0;
         } else {
-            fprintf(stderr, "%s: '%s' is no option of this bench; --json, --quick and --help are\n", argv[0],
-                    argv[i]);
+            fprintf(stderr,
+                    "%s: '%s' is no option of this bench; --json, --quick, --data=DIR and --help are\n",
+                    argv[0], argv[i]);
             return 2;
         }
     }
@@ -63,7 +68,9 @@ static int cell_text(const struct eplb_bench_cell *cell, char *text, size_t capa
     case EPLB_BENCH_INT:
         return snprintf(text, capacity, "%" PRId64, cell->integer);
     case EPLB_BENCH_REAL:
-        return snprintf(text, capacity, "%.4g", cell->real);
+        if (isnan(cell->real))
+            return snprintf(text, capacity, "-");
+        return snprintf(text, capacity, "%.6g", cell->real);
     case EPLB_BENCH_TEXT:
         break;
     }
@@ -78,6 +85,8 @@ static void print_json_row(const struct eplb_bench_report *report, const struct 
         char text[64];
         cell_text(&cells[i], text, sizeof text);
         const char *quote = cells[i].type == EPLB_BENCH_TEXT ? "\"" : "";
+        if (cells[i].type == EPLB_BENCH_REAL && isnan(cells[i].real))
+            (void)snprintf(text, sizeof text, "null");
         printf("%s\"%s\": %s%s%s", i == 0 ? "" : ", ", cells[i].key, quote, text, quote);
     }
     printf("}");

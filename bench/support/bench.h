@@ -14,8 +14,9 @@
 #include <stdint.h>
 
 struct eplb_bench_options {
-    int json;  /* rows as JSON */
-    int quick; /* small inputs and few repetitions: shows that the bench works, not how fast it is */
+    int json;         /* rows as JSON */
+    int quick;        /* small inputs and few repetitions: shows that the bench works, not how fast it is */
+    const char *data; /* folder of recordings, or NULL */
 };
 
 /**
@@ -45,7 +46,7 @@ struct eplb_bench_cell {
     const char *key;
     enum { EPLB_BENCH_INT, EPLB_BENCH_REAL, EPLB_BENCH_TEXT } type;
     int64_t integer;
-    double real;
+    double real;      /* NaN: not measured, - in the table and null in JSON */
     const char *text; /* without characters that JSON would escape */
 };
 

@@ -61,6 +61,7 @@ void eplb_manager_params_init(struct eplb_manager_params *params)
                                            .first_token = 1,
                                            .first_seq = 1,
                                            .clock = eplb_clock_system()};
+    eplb_policy_settings_init(&params->settings);
 }
 
 /** The command outlives the candidate that it names: another thread may drop that meanwhile. */
@@ -249,6 +250,13 @@ static enum eplb_status check_params(const struct eplb_manager_params *params, s
                   sizeof *params);
     if (params->expert_bytes < 0)
         EPLB_FAIL(EPLB_INVALID, "expert_bytes is %" PRId64 "; it must be 0 or more", params->expert_bytes);
+    if (params->bandwidth_bytes_per_second < 0)
+        EPLB_FAIL(EPLB_INVALID, "bandwidth_bytes_per_second is %" PRId64 "; it must be 0 or more",
+                  params->bandwidth_bytes_per_second);
+    if (params->max_moves_per_layer < 0 || params->max_break_even_steps < 0)
+        EPLB_FAIL(EPLB_INVALID,
+                  "max_moves_per_layer is %d and max_break_even_steps %d; both must be 0 or more",
+                  params->max_moves_per_layer, params->max_break_even_steps);
     if (params->group == NULL || params->clock == NULL || params->clock->now == NULL)
         EPLB_FAIL(EPLB_INVALID, "a manager needs a process group and a clock");
     if (params->observer != NULL && params->observer->size != sizeof *params->observer)

@@ -58,6 +58,19 @@ struct flight {
 
 enum { NEVER = -1 };
 
+/** An amount and the time that it took, both fading with each new one. */
+struct measured {
+    double amount;
+    double seconds;
+};
+
+/** What a migration costs. */
+struct measures {
+    struct measured transfers; /* bytes that the busiest rank received */
+    struct measured forwards;  /* tokens of the slowest rank, summed over the layers */
+    int64_t last_output_at;    /* NEVER: none */
+};
+
 /** What one path did since the last heartbeat. */
 struct path_tasks {
     uint64_t ok;
@@ -82,6 +95,7 @@ struct eplb_manager_core {
     uint64_t timer_due_at; /* the number that the next forward must have reached */
     bool sample_since_run;
     int64_t last_sample_at; /* NEVER: none */
+    struct measures measures;
 
     struct preparing preparing;
     struct activating activating;
@@ -99,6 +113,7 @@ struct eplb_manager_core {
     int32_t *replicas;                      /* [E] scratch of the gate */
     struct eplb_move *moves;                /* [num_slots] scratch of a commit */
     void *diff_scratch;
+    void *migration_scratch; /* of a ready layer that is judged again */
 
     bool stopped;
     struct eplb_error stop_error;
@@ -214,6 +229,21 @@ void eplb_activation_dropped(struct eplb_manager_core *core, uint64_t seq, int64
 
 /** A rank died: what no rank was given is given up, for the rest the record decides. */
 void eplb_activation_rank_dead(struct eplb_manager_core *core, int64_t now);
+
+/* measure.c */
+
+/** A forward's counts are in core->reports, and were taken. Before eplb_measure_output. */
+void eplb_measure_forward(struct eplb_manager_core *core, const struct flight *flight, int64_t now);
+
+/** A forward came back. */
+void eplb_measure_output(struct eplb_manager_core *core, int64_t now);
+
+/** A layer switched: the rank that received most got so many experts. */
+void eplb_measure_activation(struct eplb_manager_core *core, int32_t received, int64_t wait_ns);
+
+/** What moving a slot costs as far as it is known, for the load of a window. */
+struct eplb_migration_cost eplb_measure_cost(const struct eplb_manager_core *core,
+                                             const struct eplb_window *window);
 
 /* samples.c */
 

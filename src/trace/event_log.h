@@ -16,7 +16,9 @@
  *    1 header         u32 layers, experts, ranks, redundant; f64 threshold; u64 update interval in ns, in
  *                     forwards, prepare timeout, transfer timeout, first token, first forward; then overlap,
  *                     policy (a text), a byte with bits 0 to 2 for the arrays that follow: i32 tables,
- *                     u64 generations, i32 layer ids
+ *                     u64 generations, i32 layer ids; with bit 3 there are before these groups, nodes, most
+ *                     moves of a layer, most forwards to break-even, bytes of an expert, and f64 bytes per
+ *                     second, which are 1, 1 and 0 without it
  *    2 end            nothing: the recorder was closed
  *   16 submit         time, forward, warm-up, number of batches, prefill and decode tokens of each
  *   17 dropped        time, forward

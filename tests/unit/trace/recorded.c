@@ -23,6 +23,13 @@ static void draw_params(struct recorded *run, struct eplb_prng *prng)
     params->overlap = (int32_t)eplb_prng_below(prng, 2);
     params->first_token = 1 + eplb_prng_below(prng, 1000);
     params->first_seq = 1 + eplb_prng_below(prng, 1000);
+    if (eplb_prng_below(prng, 2) == 0) {
+        eplb_policy_settings_init(&params->settings);
+        params->max_moves = (int32_t)eplb_prng_below(prng, 6);
+        params->expert_bytes = 1 + (int64_t)eplb_prng_below(prng, 1000000);
+        params->bytes_per_second = eplb_prng_below(prng, 2) ? 0 : 12345.5;
+        params->max_break_even_forwards = (int32_t)eplb_prng_below(prng, 3) * 100;
+    }
     if (eplb_prng_below(prng, 2) == 0)
         return;
     for (int layer = 0; layer < WORKER_LAYERS; layer++) {
