@@ -7,7 +7,8 @@ PREFIX ?= /usr/local
 RELEASE = build/release
 
 .DEFAULT_GOAL = all
-.PHONY: all demo test check-style asan tsan debug clang bench install man exports soak full clean deps help
+.PHONY: all demo test check-style asan tsan debug clang bench python install man exports soak full
+.PHONY: clean deps help
 
 all: $(RELEASE)/build.ninja ## Build the library and the command into build/release (the default)
 	cmake --build --preset release
@@ -33,8 +34,13 @@ clang: ## Build and test with clang
 	sh scripts/deps.sh build test clang
 	sh scripts/test.sh clang
 
-bench: all ## Run the benchmarks
-	set -e; for program in $(RELEASE)/bench_*; do echo "+ $$program"; $$program; done
+bench: all ## Run the benchmarks; DATA=DIR names a folder of recordings
+	set -e; for program in $(RELEASE)/bench_*; do \
+	    echo "+ $$program"; $$program $(if $(DATA),--data=$(DATA)); done
+
+python: all ## Build a wheel of the Python package below build/release/python, offline
+	sh scripts/deps.sh build test
+	cmake --build --preset release --target python_wheel
 
 install: all ## Install below PREFIX (default /usr/local); DESTDIR is honoured
 	cmake --preset release -DCMAKE_INSTALL_PREFIX="$(PREFIX)"

@@ -2,7 +2,7 @@
 # Copyright The eplb authors
 # libeplb: everything from base to executor. libc, libm and pthread only; exported is what EPLB_API
 # marks, everything else is hidden.
-set(EPLB_LIBRARY_FOLDERS base os shm config metrics placement routing wire load policy transport
+set(EPLB_LIBRARY_FOLDERS base os shm config metrics placement routing wire load policy policy_shell transport
                          transport_threads transport_shm channel migrate manager manager_shell executor
                          executor_shell)
 foreach(folder IN LISTS EPLB_LIBRARY_FOLDERS)

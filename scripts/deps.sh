@@ -29,8 +29,9 @@ proved() {
     case $1 in
     command:*) command -v "${1#command:}" >/dev/null 2>&1 ;;
     header:*) has_header "${1#header:}" ;;
+    module:*) /usr/bin/python3 -c "import ${1#module:}" >/dev/null 2>&1 ;;
     sanitizer:*) has_sanitizer "${1#sanitizer:}" ;;
-    *) say "packages.txt: '$1' is no proof: command:, header: or sanitizer: is expected" && exit 1 ;;
+    *) say "packages.txt: '$1' is no proof: command:, header:, module: or sanitizer: is expected" && exit 1 ;;
     esac
 }
 

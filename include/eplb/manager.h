@@ -59,13 +59,21 @@ struct eplb_manager_params {
                                           EPLB_MAX_RECENT_DECAY]; default 0.97. */
     int32_t solve_budget_us;         /**< adaptive: most time that solving all layers once takes, > 0, in
                                           microseconds; layers not reached wait; default 20000. */
-    int64_t expert_bytes;            /**< Bytes of one expert, for the metric of moved bytes; default 0. */
+    int64_t expert_bytes;            /**< Bytes of one expert's tensors in one layer: for the metric of moved
+                                          bytes, and what a migration costs; default 0: unknown. */
     struct eplb_metrics *metrics;    /**< Counted into; outlives the manager; NULL: no metrics. */
     const struct eplb_group *group;  /**< For the decision record only; outlives the manager. No default. */
     const struct eplb_log_sink *log; /**< Outlives the manager; NULL: no log. */
     const struct eplb_clock *clock;  /**< Outlives the manager; default the system's. */
     const struct eplb_manager_observer *observer; /**< Sees every event and action; outlives the manager;
                                                        NULL (default): nobody does. */
+    struct eplb_policy_settings settings;         /**< What the policy is told beside the load. */
+    int32_t max_moves_per_layer;  /**< Slots of a layer that a candidate may change; >= 0; default 0:
+                                       any number. */
+    int32_t max_break_even_steps; /**< Refuse a candidate that pays for its migration after more forwards;
+                                       >= 0; default 0: off. What is not known yet refuses nothing. */
+    int64_t bandwidth_bytes_per_second; /**< What a rank receives in a migration; >= 0; default 0: measured,
+                                             from activations. */
 };
 
 /** Writes the defaults. */
@@ -163,6 +171,10 @@ struct eplb_manager_status {
     uint64_t slots_moved;                          /**< Slots that commits gave another expert. */
     uint64_t slots_sent; /**< Of these, those whose weights came from another rank. */
     uint64_t samples_taken, samples_refused, samples_lacking; /**< What became of the samples. */
+    double bytes_per_second;  /**< What a rank receives in a migration: given, or measured from the hand-out
+                                   of activations to their last report; 0: not known yet. */
+    double seconds_per_token; /**< Time of forwards per token of the slowest rank, summed over the layers; 0:
+                                   not known yet. */
 };
 
 /** Tells what is going on. Thread-safe. */

@@ -85,6 +85,12 @@ struct eplb_options {
     char process_group[EPLB_OPTION_TEXT];     /**< "shm", the only one yet; runtime. */
     int32_t rank_silence_timeout_seconds;     /**< 30; > eplb_transfer_timeout_seconds; runtime. */
     int64_t memory_limit;                     /**< 0: none; bytes of one rank; runtime. */
+    int32_t eplb_max_moves_per_layer;         /**< 0: no limit; slots >= 0; manager. */
+    int64_t eplb_expert_bytes;                /**< 0: from the model; >= 0; manager. */
+    int64_t eplb_bandwidth_bytes_per_second;  /**< 0: measured; >= 0; manager. */
+    int32_t eplb_max_break_even_steps;        /**< 0: off; forwards >= 0; manager. */
+    int32_t eplb_num_groups;                  /**< 1; >= 1; manager. */
+    int32_t eplb_num_nodes;                   /**< 1; >= 1; manager. */
 
     char eplb_replica_routing[EPLB_OPTION_TEXT]; /**< "static"; see eplb_replica_routing_parse; manager. */
     int32_t eplb_cost_per_active_slot;           /**< 0; >= 0; runtime. */

@@ -88,12 +88,16 @@ struct eplb_policy_choice {
 };
 
 /**
- * Finds a policy by the text of eplb_policy_kind, ignoring case: `balanced`, `greedy`, `robust`,
- * and the historical names flat, deepseek_flat, deepseek-flat, hier, hierarchical, deepseek_hier and
- * deepseek-hier, which mean balanced. Any other text means greedy. Thread-safe.
+ * Finds a policy by the text of eplb_policy_kind, ignoring case: `balanced`, `greedy`, `deepseek` (see
+ * eplb/deepseek.h), `minmax` (searches for the lowest peak that few moves reach), `robust`, and the
+ * historical names flat, deepseek_flat, deepseek-flat, hier, hierarchical, deepseek_hier and deepseek-hier,
+ * which mean balanced. Any other text means greedy. Thread-safe.
  *
- * A layer costs balanced and greedy O(E + C log E) for the copies, O(P log P) for sorting, and for packing
- * O(P * (R + K)) on most loads, O(P * R * K) at worst.
+ * A layer costs balanced and greedy O(P log P): O(E + C log C) for the copies, O(P log P) for sorting and
+ * O(P log R) for packing, where experts with exactly equal load add a step for every rank that is passed
+ * over because it holds the expert. Loads of a layer that add up to 2^43 or more, and more than 1024
+ * replicas of one expert, take a plain road with the same rules: O(P * (R + K)) on most loads, O(P * R * K)
+ * at worst.
  *
  * robust makes the placement whose best split (eplb_best_split) is best over 64 scenarios of the coming
  * window, drawn from load, parts and history with the same random numbers for every problem: copies that
@@ -117,7 +121,7 @@ struct eplb_benefit {
 /**
  * The gate. Publishes when some rank's set of experts changes, improvement > 0 and improvement >=
  * threshold - 1e-9 * threshold; equality publishes. Nothing is published for a logical load of 0.
- * Pure and thread-safe. O(P + R * E / 64).
+ * Pure and thread-safe. O(P + E).
  *
  * @param active    legal placement [R][K]
  * @param candidate legal placement [R][K]
@@ -159,7 +163,8 @@ struct eplb_migration_cost {
     int64_t expert_bytes;     /**< Bytes of one expert's tensors; 0: unknown. */
     double bytes_per_second;  /**< What a rank receives, measured or given; 0: unknown. */
     double seconds_per_token; /**< What one token more on the slowest rank costs a forward; 0: unknown. */
-    double num_forwards;      /**< Forwards that the load was counted over; 0: unknown. */
+    double num_forwards;      /**< Forwards that the logical load was counted over; 0: unknown. Where less was
+                                   measured, it counts as so many fewer forwards. */
     int32_t max_break_even_forwards; /**< eplb_max_break_even_steps: refuse what pays later; 0: off. */
 };
 
@@ -170,9 +175,39 @@ struct eplb_migration {
     int64_t bytes;       /**< sent_slots * expert_bytes, capped at INT64_MAX; 0 when unknown. */
     double seconds; /**< Of the transfer: the rank that receives most, at bytes_per_second; 0: unknown. */
     double break_even_forwards; /**< Forwards until the tokens saved on the slowest rank have paid for it; 0
-                                   when nothing moves; negative: unknown; infinite: never. */
-    int pays;                   /**< 0 when max_break_even_forwards refuses it; else 1. */
+                                   when no rank receives any; negative: unknown; infinite: never. */
+    int pays; /**< 0 when it passed the gate and max_break_even_forwards refuses it; else 1. */
 };
+
+/**
+ * How many experts the rank receives from others that receives most. Pure and thread-safe.
+ *
+ * @param moves [num_moves] as eplb_placement_diff lists them
+ */
+EPLB_API int32_t eplb_most_received(const struct eplb_shape *shape, const struct eplb_move *moves,
+                                    int32_t num_moves);
+
+/** Bytes of scratch memory that eplb_migration_of needs for a shape, to be aligned to 64. */
+EPLB_API size_t eplb_migration_scratch(const struct eplb_shape *shape);
+
+/**
+ * What putting a candidate in the place of a placement moves, and when it has paid. With the moves of
+ * eplb_placement_diff:
+ *
+ *   seconds        = largest number of experts that a rank receives * expert_bytes / bytes_per_second
+ *   saved          = (current_peak - candidate_peak) / num_forwards, tokens of a forward's slowest rank
+ *   break-even     = seconds / (saved * seconds_per_token)
+ *
+ * A figure whose factors are not all known is unknown, and what is unknown refuses nothing. Pure and
+ * thread-safe; doubles, in the order above. O(P).
+ *
+ * @param active    legal placement [R][K]
+ * @param candidate legal placement [R][K]
+ * @param benefit   the gate's figures of the candidate
+ */
+EPLB_API struct eplb_migration eplb_migration_of(const struct eplb_shape *shape, const int32_t *active,
+                                                 const int32_t *candidate, const struct eplb_benefit *benefit,
+                                                 const struct eplb_migration_cost *cost, void *scratch);
 
 /** Balance of one placement when every expert's load is split evenly over its replicas. */
 struct eplb_balance {
@@ -204,6 +239,36 @@ EPLB_API struct eplb_balance eplb_balance_of(const struct eplb_shape *shape, con
 EPLB_API void eplb_split_evenly(const struct eplb_shape *shape, const int32_t *expert_ids,
                                 const int64_t *load, int32_t *scratch, int64_t *physical);
 
+/**
+ * Who plans the layers: the calling thread, or several. A host with threads of its own may pass a table of
+ * its own; the plans are the same bytes whoever makes them.
+ */
+struct eplb_layer_runner {
+    size_t size;         /**< sizeof(struct eplb_layer_runner). */
+    void *context;       /**< First argument of run. */
+    int32_t num_workers; /**< In [1, EPLB_MAX_WORKERS]: how many layers may be planned at a time. */
+    /**
+     * Calls plan_layer(argument, worker, layer) once for each layer in [0, num_layers), in any order and
+     * from any threads, but never two calls at a time with the same worker, a number in [0, num_workers).
+     * Returns when all have returned and what they wrote is visible to the caller. Cannot fail: a table
+     * that gets no threads calls everything itself. Required.
+     */
+    void (*run)(void *context, int32_t num_workers, int32_t num_layers,
+                void (*plan_layer)(void *argument, int32_t worker, int32_t layer), void *argument);
+};
+
+/** Most workers of a runner. */
+#define EPLB_MAX_WORKERS 1024
+
+/**
+ * A runner whose run starts num_threads - 1 threads, or one less than there are layers if that is fewer, and
+ * joins them; the calling thread works too. Each takes the next layer that none has taken. Where the system
+ * gives fewer threads, those do everything. Thread-safe.
+ *
+ * @param num_threads in [1, EPLB_MAX_WORKERS]; 1: the calling thread only
+ */
+EPLB_API struct eplb_layer_runner eplb_layer_runner_threads(int32_t num_threads);
+
 /** Parameters of a planner. Set by eplb_planner_params_init, then changed by the host. */
 struct eplb_planner_params {
     size_t size;                          /**< sizeof(struct eplb_planner_params). */
@@ -214,6 +279,11 @@ struct eplb_planner_params {
     const int32_t *initial;               /**< Legal table [L][R][K], copied; NULL: the initial placement. */
     const struct eplb_log_sink *log; /**< Takes one "EPLB placement benefit" line per layer; NULL: none. */
     const int32_t *layer_ids;        /**< Names of the layers in messages, [L], copied; NULL: 0, 1, ... */
+    int32_t max_moves;               /**< Slots of a layer that a candidate may change; 0 (default): any
+                                          number. */
+    struct eplb_migration_cost cost; /**< What moving a slot costs; default: unknown. */
+    const struct eplb_layer_runner *runner;    /**< Who plans the layers, copied; NULL (default): the calling
+                                                    thread. */
     enum eplb_replica_routing replica_routing; /**< What the gate judges for; default static. */
 };
 
@@ -231,9 +301,8 @@ struct eplb_planner;
  *
  * @param params  see there; not kept
  * @param planner receives the planner; free it with eplb_planner_destroy
- * @return EPLB_OK; EPLB_INVALID with a sentence when the threshold is not in [0, 1], the policy
- *         table lacks a member, or the initial table is not legal (layer, rank and slot are named);
- *         EPLB_NO_MEMORY
+ * @return EPLB_OK; EPLB_INVALID with a sentence when a parameter is not as described above or the initial
+ *         table is not legal (layer, rank and slot are named); EPLB_NO_MEMORY
  */
 EPLB_API enum eplb_status eplb_planner_create(const struct eplb_planner_params *params,
                                               struct eplb_planner **planner, struct eplb_error *error);
@@ -269,7 +338,8 @@ EPLB_API enum eplb_status eplb_planner_plan(struct eplb_planner *planner,
                                             const struct eplb_planner_loads *loads, struct eplb_error *error);
 
 /**
- * One policy run over all layers: proposes candidates and passes each through the gate.
+ * One policy run over all layers: proposes candidates, replaces one that changes more than max_moves slots
+ * by the best found within them, and passes each through the gate, which refuses what does not pay.
  *
  * A layer whose logical load is 0 keeps its placement. So does a layer whose policy fails or
  * proposes an illegal table: the first such failure is returned after all layers were treated,
@@ -282,6 +352,15 @@ EPLB_API enum eplb_status eplb_planner_plan(struct eplb_planner *planner,
  */
 EPLB_API enum eplb_status eplb_planner_rebalance(struct eplb_planner *planner, const int64_t *logical,
                                                  const int64_t *physical, struct eplb_error *error);
+
+/**
+ * Changes what moving a slot costs, from the next run on: what is measured may become known later.
+ *
+ * @return EPLB_OK; EPLB_INVALID with a sentence when a member is out of range: nothing changes
+ */
+EPLB_API enum eplb_status eplb_planner_set_cost(struct eplb_planner *planner,
+                                                const struct eplb_migration_cost *cost,
+                                                struct eplb_error *error);
 
 /** The active table [L][R][K]. Owned by the planner; changed by commit. */
 EPLB_API const int32_t *eplb_planner_active(const struct eplb_planner *planner);
@@ -297,6 +376,15 @@ EPLB_API const int32_t *eplb_planner_weights(const struct eplb_planner *planner)
 
 /** The gate's verdicts of the last run, [L]; publish is the update mask. All zero before a run. */
 EPLB_API const struct eplb_benefit *eplb_planner_benefits(const struct eplb_planner *planner);
+
+/** What the candidates of the last run move, and when that has paid, [L]. All zero before a run. */
+EPLB_API const struct eplb_migration *eplb_planner_migrations(const struct eplb_planner *planner);
+
+/**
+ * What max_moves costs, [L]: the candidate_peak of the plan that it did not allow; where it allowed the plan,
+ * that of the candidate.
+ */
+EPLB_API const double *eplb_planner_unbounded_peaks(const struct eplb_planner *planner);
 
 /** Makes a layer's candidate the active placement. layer is in [0, L). */
 EPLB_API void eplb_planner_commit_layer(struct eplb_planner *planner, int32_t layer);

@@ -28,8 +28,9 @@
     LINE(UPDATE_EXPERT_WEIGHT, INFO, "update_expert_weight", 11, "layer", "rank", "activation_token",        \
          "mc2_mode", "changed_slots", "p2p_messages", "transfer_ms", "activation_ms", "total_ms", "outcome", \
          "reason")                                                                                           \
-    LINE(PLACEMENT_BENEFIT, INFO, "EPLB placement benefit", 7, "layer", "policy", "current_peak",            \
-         "candidate_peak", "improvement", "threshold", "verdict")                                            \
+    LINE(PLACEMENT_BENEFIT, INFO, "EPLB placement benefit", 12, "layer", "policy", "current_peak",           \
+         "candidate_peak", "improvement", "threshold", "verdict", "unbounded_peak", "moved_slots",           \
+         "sent_slots", "bytes", "break_even_forwards")                                                       \
     LINE(PLACEMENT_OUTCOME, INFO, "EPLB placement outcome", 7, "layer", "generation", "forwards",            \
          "predicted_peak", "even_split_peak", "measured_peak", "mean")
 

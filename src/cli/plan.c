@@ -51,7 +51,7 @@ struct plan {
     struct eplb_config config;
     struct eplb_load load;
     int64_t *logical;  /* [L][E] the steps that were asked for */
-    int32_t *replicas; /* [E] scratch */
+    int32_t *replicas; /* [L][E] of the placement that is written */
     struct eplb_placement_file current;
     struct eplb_placement_file result;
     struct eplb_placement_prediction *predicted; /* [L] */
@@ -157,7 +157,7 @@ static enum eplb_status allocate(struct plan *plan, struct eplb_error *error)
     EPLB_TRY(eplb_planning_current(&plan->config, &plan->load, &shape, &plan->current, error));
     EPLB_TRY(eplb_placement_file_init(&plan->result, &shape, false, error));
     size_t layers = (size_t)shape.num_layers;
-    plan->replicas = calloc((size_t)shape.num_experts, sizeof *plan->replicas);
+    plan->replicas = calloc(layers, (size_t)shape.num_experts * sizeof *plan->replicas);
     plan->predicted = calloc(layers, sizeof *plan->predicted);
     plan->verdicts = calloc(layers, sizeof *plan->verdicts);
     if (plan->replicas == NULL || plan->predicted == NULL || plan->verdicts == NULL)
@@ -172,6 +172,11 @@ static enum eplb_status compute(struct plan *plan, struct eplb_error *error)
     eplb_planner_params_init(&params);
     params.shape = plan->current.shape;
     params.ops = eplb_planning_policy(&plan->config);
+    const struct eplb_layer_runner runner = eplb_layer_runner_threads(plan->config.own.threads);
+    params.runner = &runner;
+    params.settings = eplb_planning_settings(&plan->config);
+    params.cost = eplb_planning_cost(&plan->config);
+    params.max_moves = plan->config.options.eplb_max_moves_per_layer;
     params.min_peak_load_improvement = plan->config.options.eplb_min_peak_load_improvement;
     params.initial = plan->current.expert_ids;
     params.layer_ids = plan->load.layer_ids;
@@ -180,6 +185,24 @@ static enum eplb_status compute(struct plan *plan, struct eplb_error *error)
     snprintf(plan->result.policy, sizeof plan->result.policy, "%s", params.ops->name);
     const int64_t *load = plan->config.options.enable_eplb ? plan->logical : NULL;
     return eplb_planner_rebalance(plan->planner, load, NULL, error);
+}
+
+static struct eplb_placement_verdict verdict_of(const struct plan *plan, int32_t layer)
+{
+    const struct eplb_benefit *benefit = &eplb_planner_benefits(plan->planner)[layer];
+    const struct eplb_migration *migration = &eplb_planner_migrations(plan->planner)[layer];
+    bool bytes_known = migration->sent_slots == 0 || plan->config.options.eplb_expert_bytes > 0;
+    return (struct eplb_placement_verdict){.publish = benefit->publish,
+                                           .current_peak = benefit->current_peak,
+                                           .candidate_peak = benefit->candidate_peak,
+                                           .improvement = benefit->improvement,
+                                           .unbounded_peak =
+                                               eplb_planner_unbounded_peaks(plan->planner)[layer],
+                                           .moved_slots = migration->moved_slots,
+                                           .sent_slots = migration->sent_slots,
+                                           .bytes = bytes_known ? migration->bytes : -1,
+                                           .break_even_forwards = migration->break_even_forwards,
+                                           .pays = migration->pays != 0};
 }
 
 static void take_layer(struct plan *plan, int32_t layer)
@@ -192,12 +215,13 @@ static void take_layer(struct plan *plan, int32_t layer)
     int32_t *written = plan->result.expert_ids + row;
     memcpy(written, eplb_planner_candidates(plan->planner) + row, (size_t)shape->num_slots * sizeof *written);
     plan->result.layer_ids[layer] = plan->load.layer_ids[layer];
-    struct eplb_balance balance = eplb_balance_of(
-        shape, written, plan->logical + (size_t)layer * (size_t)shape->num_experts, plan->replicas);
-    plan->predicted[layer] =
-        (struct eplb_placement_prediction){balance.peak, balance.mean, balance.lower_bound};
-    plan->verdicts[layer] = (struct eplb_placement_verdict){benefit->publish, benefit->current_peak,
-                                                            benefit->candidate_peak, benefit->improvement};
+    size_t experts = (size_t)layer * (size_t)shape->num_experts;
+    int32_t *replicas = plan->replicas + experts;
+    struct eplb_balance balance = eplb_balance_of(shape, written, plan->logical + experts, replicas);
+    eplb_placement_replicas(shape, written, replicas);
+    plan->predicted[layer] = (struct eplb_placement_prediction){
+        .peak = balance.peak, .mean = balance.mean, .lower_bound = balance.lower_bound, .replicas = replicas};
+    plan->verdicts[layer] = verdict_of(plan, layer);
 }
 
 static enum eplb_status write_result(struct plan *plan, struct eplb_error *error)
@@ -220,7 +244,11 @@ static enum eplb_status summarise(const struct plan *plan, struct eplb_error *er
                                   .load = plan->logical,
                                   .before = plan->current.expert_ids,
                                   .after = plan->result.expert_ids,
-                                  .benefits = planned ? eplb_planner_benefits(plan->planner) : NULL};
+                                  .replicas = plan->replicas,
+                                  .verdicts = planned ? plan->verdicts : NULL,
+                                  .max_moves = plan->config.options.eplb_max_moves_per_layer,
+                                  .max_break_even = plan->config.options.eplb_max_break_even_steps,
+                                  .all_copies = plan->config.own.verbose};
     return eplb_plan_summary(stderr, &view, error);
 }
 

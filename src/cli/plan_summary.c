@@ -3,12 +3,13 @@
 #include "cli/plan_summary.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "cli/chart.h"
 
-enum { HOTTEST_SHOWN = 4 };
+enum { HOTTEST_SHOWN = 4, COPIED_SHOWN = 12 };
 
 /* Peak / mean of the ranks; all 0 for a layer without load. */
 struct layer_balance {
@@ -25,6 +26,13 @@ struct totals {
     int32_t loaded; /* layers with load */
     int64_t local_copies;
     int64_t messages;
+    int32_t refused;    /* layers that do not pay in time */
+    int32_t bounded;    /* layers whose candidate may not move as much as it would */
+    double bound_cost;  /* sum of what that adds to their peaks, as a share */
+    double bytes;       /* of the published layers */
+    bool bytes_unknown; /* of one of them */
+    bool pay_unknown;   /* likewise */
+    double last_to_pay; /* forwards until the last of them has paid */
 };
 
 struct work {
@@ -75,6 +83,23 @@ static void count_moves(struct work *work, int32_t layer)
     }
 }
 
+static void add_verdict(struct totals *totals, const struct eplb_placement_verdict *verdict)
+{
+    bool bounded = verdict->unbounded_peak != verdict->candidate_peak;
+    totals->bounded += bounded;
+    if (bounded)
+        totals->bound_cost += verdict->candidate_peak / verdict->unbounded_peak - 1;
+    totals->refused += !verdict->pays;
+    totals->published += verdict->publish;
+    if (!verdict->publish)
+        return;
+    totals->bytes_unknown |= verdict->bytes < 0;
+    totals->bytes += verdict->bytes < 0 ? 0 : (double)verdict->bytes;
+    totals->pay_unknown |= verdict->break_even_forwards < 0;
+    if (verdict->break_even_forwards > totals->last_to_pay)
+        totals->last_to_pay = verdict->break_even_forwards;
+}
+
 static void add_layer(struct work *work, int32_t layer)
 {
     struct totals *totals = &work->totals;
@@ -88,7 +113,8 @@ static void add_layer(struct work *work, int32_t layer)
     if (balance.after > work->layers[totals->worst_after].after)
         totals->worst_after = layer;
     totals->loaded += balance.before > 0;
-    totals->published += work->plan->benefits != NULL && work->plan->benefits[layer].publish;
+    if (work->plan->verdicts != NULL)
+        add_verdict(totals, &work->plan->verdicts[layer]);
     count_moves(work, layer);
 }
 
@@ -116,6 +142,32 @@ static void print_table(FILE *file, const struct work *work)
     print_layer(file, work, "worst after: ", totals->worst_after);
 }
 
+/** What the bound on the moves costs, and what moving costs, as far as it was asked for and is known. */
+static void print_cost(FILE *file, const struct work *work)
+{
+    const struct eplb_plan_view *plan = work->plan;
+    const struct totals *totals = &work->totals;
+    if (plan->max_moves > 0)
+        fprintf(file,
+                "  layers that may change no more than %" PRId32 " slots and would: %" PRId32 " of %" PRId32,
+                plan->max_moves, totals->bounded, plan->shape.num_layers);
+    if (plan->max_moves > 0 && totals->bounded > 0)
+        fprintf(file, " (their peaks: %+.2f %%)", totals->bound_cost / totals->bounded * 100);
+    if (plan->max_moves > 0)
+        fputc('\n', file);
+    if (plan->max_break_even > 0)
+        fprintf(file,
+                "  layers that would not have paid after %" PRId32 " forwards: %" PRId32 " of %" PRId32 "\n",
+                plan->max_break_even, totals->refused, plan->shape.num_layers);
+    if (totals->published == 0 || totals->bytes_unknown)
+        return;
+    fprintf(file, "  bytes from other ranks for what is published: %.0f", totals->bytes);
+    if (totals->pay_unknown)
+        fputs("; when they have paid is unknown (see --seconds_per_token)\n", file);
+    else
+        fprintf(file, "; the last layer has paid after %.4g forwards\n", totals->last_to_pay);
+}
+
 static void print_counts(FILE *file, const struct work *work)
 {
     const struct eplb_plan_view *plan = work->plan;
@@ -123,7 +175,7 @@ static void print_counts(FILE *file, const struct work *work)
     if (totals->loaded < plan->shape.num_layers)
         fprintf(file, "  layers without load, which stay as they are: %" PRId32 " of %" PRId32 "\n",
                 plan->shape.num_layers - totals->loaded, plan->shape.num_layers);
-    if (plan->benefits == NULL)
+    if (plan->verdicts == NULL)
         fprintf(file, "  enable_eplb is false: every layer stays as it is\n");
     else
         fprintf(file,
@@ -133,6 +185,8 @@ static void print_counts(FILE *file, const struct work *work)
             "  slots that the written placement changes: %" PRId64 " (%" PRId64 " from another rank, %" PRId64
             " copied on the rank)\n",
             totals->messages + totals->local_copies, totals->messages, totals->local_copies);
+    if (plan->verdicts != NULL)
+        print_cost(file, work);
 }
 
 /** The next hottest expert after `last`, by load, ties to the lowest id; -1 when there is none. */
@@ -161,6 +215,34 @@ static void print_hottest(FILE *file, struct work *work, int32_t layer)
                 work->replicas[expert], work->replicas[expert] == 1 ? "y" : "ies");
     }
     fputc('\n', file);
+}
+
+/** The experts that have copies, and how many replicas: of a layer, as many as a line takes. */
+static void print_copies(FILE *file, const struct eplb_plan_view *plan, int32_t layer)
+{
+    const int32_t *replicas = plan->replicas + (size_t)layer * (size_t)plan->shape.num_experts;
+    int32_t copied = 0;
+    for (int32_t expert = 0; expert < plan->shape.num_experts; expert++) {
+        if (replicas[expert] < 2)
+            continue;
+        copied++;
+        if (plan->all_copies || copied <= COPIED_SHOWN)
+            fprintf(file, "%s%" PRId32 " x %" PRId32, copied == 1 ? "" : ", ", expert, replicas[expert]);
+    }
+    if (!plan->all_copies && copied > COPIED_SHOWN)
+        fprintf(file, ", and %" PRId32 " more", copied - COPIED_SHOWN);
+    fputs(copied == 0 ? "none\n" : "\n", file);
+}
+
+static void print_copied(FILE *file, const struct work *work)
+{
+    const struct eplb_plan_view *plan = work->plan;
+    for (int32_t layer = 0; layer < plan->shape.num_layers; layer++) {
+        if (!plan->all_copies && layer != work->totals.worst_before)
+            continue;
+        fprintf(file, "  experts of layer %d with copies, and their replicas: ", plan->layer_ids[layer]);
+        print_copies(file, plan, layer);
+    }
 }
 
 static void sum_ranks(struct work *work, const int32_t *expert_ids, const int64_t *load, double *sums)
@@ -203,6 +285,7 @@ static void print_all(FILE *file, struct work *work)
     if (totals->loaded == 0)
         return;
     print_hottest(file, work, totals->worst_before);
+    print_copied(file, work);
     print_chart(file, work, totals->worst_before);
 }
 

@@ -196,6 +196,25 @@ void eplb_planning_say_options(const struct eplb_config *config)
         eplb_cli_warn("enable_eplb is false, so these have no effect: %s", list);
 }
 
+struct eplb_policy_settings eplb_planning_settings(const struct eplb_config *config)
+{
+    struct eplb_policy_settings settings;
+    eplb_policy_settings_init(&settings);
+    settings.num_groups = config->options.eplb_num_groups;
+    settings.num_nodes = config->options.eplb_num_nodes;
+    return settings;
+}
+
+struct eplb_migration_cost eplb_planning_cost(const struct eplb_config *config)
+{
+    const struct eplb_options *options = &config->options;
+    return (struct eplb_migration_cost){.expert_bytes = options->eplb_expert_bytes,
+                                        .bytes_per_second = (double)options->eplb_bandwidth_bytes_per_second,
+                                        .seconds_per_token = config->own.seconds_per_token,
+                                        .num_forwards = (double)config->own.forwards,
+                                        .max_break_even_forwards = options->eplb_max_break_even_steps};
+}
+
 const struct eplb_policy_ops *eplb_planning_policy(const struct eplb_config *config)
 {
     const char *kind = config->options.eplb_policy_kind;

@@ -71,6 +71,12 @@ enum eplb_status eplb_planning_current(const struct eplb_config *config, const s
 /** Says the effective options, and which have no effect. */
 void eplb_planning_say_options(const struct eplb_config *config);
 
+/** What the options tell a policy beside the load. */
+struct eplb_policy_settings eplb_planning_settings(const struct eplb_config *config);
+
+/** What the options say that a migration costs, of a load counted over --forwards. */
+struct eplb_migration_cost eplb_planning_cost(const struct eplb_config *config);
+
 /** The policy of eplb_policy_kind; warns of an unknown one. */
 const struct eplb_policy_ops *eplb_planning_policy(const struct eplb_config *config);
 

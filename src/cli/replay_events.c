@@ -225,6 +225,20 @@ static void change_params(struct replay *replay)
         params->ops = eplb_planning_policy(replay->config);
     if (eplb_options_was_given(options, "eplb_min_peak_load_improvement"))
         params->min_peak_load_improvement = options->eplb_min_peak_load_improvement;
+    if (eplb_options_was_given(options, "eplb_max_moves_per_layer"))
+        params->max_moves = options->eplb_max_moves_per_layer;
+    if (eplb_options_was_given(options, "eplb_max_break_even_steps"))
+        params->max_break_even_forwards = options->eplb_max_break_even_steps;
+    if (eplb_options_was_given(options, "eplb_expert_bytes") && options->eplb_expert_bytes > 0)
+        params->expert_bytes = options->eplb_expert_bytes;
+    if (eplb_options_was_given(options, "eplb_bandwidth_bytes_per_second"))
+        params->bytes_per_second = (double)options->eplb_bandwidth_bytes_per_second;
+    if (params->settings.size == 0)
+        eplb_policy_settings_init(&params->settings);
+    if (eplb_options_was_given(options, "eplb_num_groups"))
+        params->settings.num_groups = options->eplb_num_groups;
+    if (eplb_options_was_given(options, "eplb_num_nodes"))
+        params->settings.num_nodes = options->eplb_num_nodes;
     if (replay->config->own.verbose)
         params->log = params->policy_log = eplb_cli_log();
 }

@@ -78,6 +78,11 @@ static enum eplb_status create_evaluator(struct replay *replay, struct eplb_erro
     eplb_planner_params_init(&params.planner);
     params.planner.shape = replay->current.shape;
     params.planner.ops = replay->policy;
+    const struct eplb_layer_runner runner = eplb_layer_runner_threads(config->own.threads);
+    params.planner.runner = &runner;
+    params.planner.settings = eplb_planning_settings(config);
+    params.planner.cost = eplb_planning_cost(config);
+    params.planner.max_moves = config->options.eplb_max_moves_per_layer;
     params.planner.min_peak_load_improvement = config->options.eplb_min_peak_load_improvement;
     params.planner.initial = replay->current.expert_ids;
     params.planner.layer_ids = replay->windows.load.layer_ids;

@@ -80,6 +80,7 @@ struct eplb_command_options {
 #define EPLB_FIELD_BOOL bool
 #define EPLB_FIELD_INT int32_t
 #define EPLB_FIELD_WIDE int64_t
+#define EPLB_FIELD_REAL double
 #define EPLB_FIELD_TEXT const char *
 #define EPLB_COMMAND_FIELD(name, type, ...) EPLB_FIELD_##type name;
     EPLB_COMMAND_OPTIONS(EPLB_COMMAND_FIELD)
@@ -87,6 +88,7 @@ struct eplb_command_options {
 #undef EPLB_FIELD_BOOL
 #undef EPLB_FIELD_INT
 #undef EPLB_FIELD_WIDE
+#undef EPLB_FIELD_REAL
 #undef EPLB_FIELD_TEXT
 };
 

@@ -46,8 +46,9 @@
                "an equal share publishes.")                                                                  \
     ROW(eplb_policy_kind, NAME, .default_text = "balanced", .word = "NAME",                                  \
         .group = EPLB_GROUP_BALANCING, .reader = EPLB_READER_MANAGER,                                        \
-        .doc = "Policy that computes the placements: balanced or greedy, in any case. Older names such as "  \
-               "flat and hier mean balanced; an unknown one means greedy, with a warning.")                  \
+        .doc = "Policy that computes the placements: balanced, greedy, minmax or deepseek, in any case. "    \
+               "Older names such as flat and hier mean balanced; an unknown one means greedy, with a "       \
+               "warning.")                                                                                   \
     ROW(eplb_use_decode_only_load, BOOL, .default_text = "false",                                            \
         .group = EPLB_GROUP_BALANCING, .reader = EPLB_READER_RUNTIME,                                        \
         .doc = "Count decode tokens only; prefill rows of mixed batches are filtered out.")                  \
@@ -80,6 +81,29 @@
         .maximum = EPLB_MOST_BYTES, .word = "BYTES", .group = EPLB_GROUP_BALANCING,                          \
         .reader = EPLB_READER_RUNTIME,                                                                       \
         .doc = "Bytes that a rank may have under way at a time, at least one message.")                      \
+    ROW(eplb_max_moves_per_layer, INT, .default_text = "0", .minimum = 0, .maximum = INT32_MAX,              \
+        .word = "N", .group = EPLB_GROUP_BALANCING, .reader = EPLB_READER_MANAGER,                           \
+        .doc = "Slots of a layer that a candidate may change; what is found within them takes its place. 0: "\
+               "no limit.")                                                                                  \
+    ROW(eplb_expert_bytes, WIDE, .default_text = "0", .minimum = 0, .maximum = EPLB_MOST_BYTES,              \
+        .word = "BYTES", .group = EPLB_GROUP_BALANCING, .reader = EPLB_READER_MANAGER,                       \
+        .doc = "Bytes of one expert's weights in one layer, which moving it costs; 0: from the model, "      \
+               "unknown where there is none.")                                                               \
+    ROW(eplb_bandwidth_bytes_per_second, WIDE, .default_text = "0", .minimum = 0,                            \
+        .maximum = EPLB_MOST_BYTES, .word = "N", .group = EPLB_GROUP_BALANCING,                              \
+        .reader = EPLB_READER_MANAGER,                                                                       \
+        .doc = "Bytes per second that a rank receives during a migration; 0: measured while serving, "       \
+               "unknown before.")                                                                            \
+    ROW(eplb_max_break_even_steps, INT, .default_text = "0", .minimum = 0, .maximum = INT32_MAX,             \
+        .word = "FORWARDS", .group = EPLB_GROUP_BALANCING, .reader = EPLB_READER_MANAGER,                    \
+        .doc = "Do not publish a candidate whose gain pays for its migration only after more forwards; what "\
+               "cannot be told yet is not refused. 0: off.")                                                 \
+    ROW(eplb_num_groups, INT, .default_text = "1", .minimum = 1, .maximum = INT32_MAX, .word = "N",          \
+        .group = EPLB_GROUP_BALANCING, .reader = EPLB_READER_MANAGER,                                        \
+        .doc = "Of eplb_policy_kind=deepseek: groups of experts that stay together on a node.")              \
+    ROW(eplb_num_nodes, INT, .default_text = "1", .minimum = 1, .maximum = INT32_MAX, .word = "N",           \
+        .group = EPLB_GROUP_BALANCING, .reader = EPLB_READER_MANAGER,                                        \
+        .doc = "Of eplb_policy_kind=deepseek: nodes that the ranks are spread over evenly.")                 \
     ROW(initial_placement, PATH, .word = "FILE", .rule = "the name of a file, or nothing",                   \
         .group = EPLB_GROUP_PARALLELISM, .reader = EPLB_READER_RUNTIME,                                      \
         .doc = "Placement to start from (eplb-placement-1 JSON), as eplb plan writes it; a layer that it "   \
@@ -145,6 +169,16 @@
         .commands = EPLB_FOR(REPLAY),                                                                        \
         .doc = "Steps of the recording that are added up to one window; of routed ids without sequences a "  \
                "token is a step. 0: each step of a load file, each phase of routed ids.")                    \
+    ROW(seconds_per_token, REAL, .default_text = "0", .minimum = 0, .maximum = 1e6, .word = "SECONDS",       \
+        .commands = EPLB_FOR(PLAN) | EPLB_FOR(REPLAY),                                                       \
+        .doc = "What one token more on the slowest rank of a layer costs a forward; 0: unknown, and with it "\
+               "when a migration has paid.")                                                                 \
+    ROW(forwards, WIDE, .default_text = "0", .minimum = 0, .maximum = EPLB_MOST_BYTES, .word = "N",          \
+        .commands = EPLB_FOR(PLAN) | EPLB_FOR(REPLAY),                                                       \
+        .doc = "Forwards that the load was counted over, of eplb replay those of a window; 0: unknown.")     \
+    ROW(threads, INT, .default_text = "1", .minimum = 1, .maximum = 1024, .word = "N",                       \
+        .commands = EPLB_FOR(PLAN) | EPLB_FOR(REPLAY),                                                       \
+        .doc = "Threads that plan layers; the plans are the same with any number.")                          \
     ROW(events, TEXT, .word = "FILE", .rule = "the name of a file", .commands = EPLB_FOR(REPLAY),            \
         .doc = "Recorded events of a run, to go through the manager once more.")                             \
     ROW(model, TEXT, .word = "FILE", .rule = "the name of a file", .commands = EPLB_FOR(RUN),                \
@@ -229,11 +263,6 @@
 
 #define EPLB_RESERVED_OPTIONS(ROW)                                                                           \
     ROW(eplb_max_bytes_per_step, INT, .doc = "bound of the bytes moved per forward")                         \
-    ROW(eplb_max_moves_per_layer, INT, .doc = "bound of the moves of one layer")                             \
-    ROW(eplb_expert_bytes, INT, .doc = "size of one expert's weights")                                       \
-    ROW(eplb_max_break_even_steps, INT, .doc = "forwards within which a migration must pay")                 \
-    ROW(eplb_num_groups, INT, .doc = "expert groups of hierarchical balancing")                              \
-    ROW(eplb_num_nodes, INT, .doc = "nodes of hierarchical balancing")                                       \
     ROW(eplb_shift_trigger, REAL, .doc = "departure from the promised balance that starts a round early")    \
     ROW(eplb_min_tokens_per_layer, INT, .doc = "tokens a layer's window needs before it is planned for")     \
     ROW(on_rank_failure, TEXT, .doc = "what a rank's death means")                                           \

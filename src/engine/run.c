@@ -460,7 +460,12 @@ static enum eplb_status create_manager(struct eplb_run *run, struct eplb_error *
     manager.initial = params->initial;
     manager.initial_weights = params->initial_weights;
     manager.replica_routing = params->replica_routing;
-    manager.expert_bytes = eplb_model_expert_bytes(&params->model);
+    manager.settings = params->policy_settings;
+    manager.max_moves_per_layer = params->max_moves_per_layer;
+    manager.max_break_even_steps = params->max_break_even_steps;
+    manager.bandwidth_bytes_per_second = params->bandwidth_bytes_per_second;
+    manager.expert_bytes =
+        params->expert_bytes > 0 ? params->expert_bytes : eplb_model_expert_bytes(&params->model);
     manager.group = eplb_shm_group(run->crew.shm);
     manager.log = params->log;
     EPLB_TRY(eplb_observers_create(&params->shape, params->initial, params->record, params->log,

@@ -40,7 +40,11 @@ struct eplb_run_params {
     struct eplb_shape shape;
     bool eplb; /* balancing is on; else shape has no redundant slots */
     const struct eplb_policy_ops *policy;
+    struct eplb_policy_settings policy_settings;
     double min_peak_load_improvement;
+    int32_t max_moves_per_layer, max_break_even_steps;
+    int64_t expert_bytes; /* what moving one counts as; 0: what the model's have */
+    int64_t bandwidth_bytes_per_second;
     int32_t update_interval_seconds, update_interval_steps;
     int32_t prepare_timeout_seconds, transfer_timeout_seconds;
     int64_t transfer_chunk_bytes, transfer_inflight_bytes;

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "policy/layer_plan.h"
+
 /**
  * Traffic may have turned while a ready layer waited for a decode boundary: after an interval (and
  * no less than the prepare timeout) the plan must still pass the gate, on the present window.
@@ -23,12 +25,18 @@ static bool still_worth_it(struct eplb_manager_core *core, int64_t now)
     size_t row = eplb_manager_row(core, preparing->layer);
     const struct eplb_gate_routing routing = {core->params.replica_routing,
                                               eplb_planner_weights(core->planner) + row};
-    return eplb_gate_routed(&core->shape, &routing, eplb_planner_active(core->planner) + row,
-                            eplb_planner_candidates(core->planner) + row,
-                            window->logical + (size_t)preparing->layer * (size_t)core->shape.num_experts,
-                            window->physical + row, core->params.min_peak_load_improvement,
-                            core->gate_scratch)
-        .publish;
+    const int32_t *active = eplb_planner_active(core->planner) + row;
+    const int32_t *candidate = eplb_planner_candidates(core->planner) + row;
+    const int64_t *logical = window->logical + (size_t)preparing->layer * (size_t)core->shape.num_experts;
+    const int64_t *physical = window->physical + row;
+    struct eplb_benefit benefit =
+        eplb_gate_routed(&core->shape, &routing, active, candidate, logical, physical,
+                         core->params.min_peak_load_improvement, core->gate_scratch);
+    struct eplb_migration_cost cost = eplb_measure_cost(core, window);
+    cost.num_forwards *= eplb_measured_share(&core->shape, logical, physical);
+    struct eplb_migration migration =
+        eplb_migration_of(&core->shape, active, candidate, &benefit, &cost, core->migration_scratch);
+    return benefit.publish && migration.pays;
 }
 
 static void begin(struct eplb_manager_core *core)
@@ -95,7 +103,7 @@ void eplb_activation_report(struct eplb_manager_core *core, int32_t rank, uint64
         activating->outcome[rank] = (uint8_t)levels->activation_outcome;
 }
 
-static void count_moves(struct eplb_manager_core *core, int32_t layer)
+static void count_moves(struct eplb_manager_core *core, int32_t layer, int64_t wait_ns)
 {
     size_t row = eplb_manager_row(core, layer);
     int32_t count =
@@ -104,12 +112,13 @@ static void count_moves(struct eplb_manager_core *core, int32_t layer)
     core->totals.slots_moved += (uint64_t)count;
     for (int32_t i = 0; i < count; i++)
         core->totals.slots_sent += core->moves[i].kind == EPLB_MOVE_P2P;
+    eplb_measure_activation(core, eplb_most_received(&core->shape, core->moves, count), wait_ns);
 }
 
 static void commit(struct eplb_manager_core *core, int64_t now)
 {
     int32_t layer = core->activating.layer;
-    count_moves(core, layer);
+    count_moves(core, layer, now - core->activating.handed_at);
     core->activating.layer = EPLB_NO_LAYER;
     eplb_layer_enter(core, layer, LAYER_IDLE);
     eplb_replica_weights_commit(core, layer);

@@ -92,6 +92,11 @@ struct eplb_manager_core_params eplb_manager_core_params_of(const struct eplb_ma
         .replica_routing = params->replica_routing,
         .weights_decay = params->weights_decay,
         .layer_ids = params->layer_ids,
+        .settings = params->settings,
+        .max_moves = params->max_moves_per_layer,
+        .expert_bytes = params->expert_bytes,
+        .bytes_per_second = (double)params->bandwidth_bytes_per_second,
+        .max_break_even_forwards = params->max_break_even_steps,
     };
 }
 
@@ -116,6 +121,7 @@ static struct eplb_manager_core *layout(struct eplb_arena *arena,
     eplb_replica_weights_layout(arena, &params->shape, params->replica_routing, &parts.weights);
     parts.moves = eplb_arena_take(arena, (size_t)params->shape.num_slots, sizeof *parts.moves);
     parts.diff_scratch = eplb_arena_take(arena, 1, eplb_placement_diff_scratch(&params->shape));
+    parts.migration_scratch = eplb_arena_take(arena, 1, eplb_migration_scratch(&params->shape));
     parts.actions = eplb_arena_take(arena, (size_t)parts.max_actions, sizeof *parts.actions);
     int32_t *layer_ids = eplb_arena_take(arena, params->layer_ids == NULL ? 0 : layers, sizeof *layer_ids);
 #if EPLB_TEST_BUILD
@@ -176,6 +182,12 @@ static enum eplb_status create_parts(struct eplb_manager_core *core,
     planner.initial = params->initial;
     planner.layer_ids = params->layer_ids;
     planner.log = params->policy_log;
+    planner.max_moves = params->max_moves;
+    planner.cost = (struct eplb_migration_cost){.expert_bytes = params->expert_bytes,
+                                                .bytes_per_second = params->bytes_per_second,
+                                                .max_break_even_forwards = params->max_break_even_forwards};
+    if (params->settings.size != 0)
+        planner.settings = params->settings;
     EPLB_TRY(eplb_planner_create(&planner, &core->planner, error));
     EPLB_TRY(eplb_aggregator_create(&params->shape, params->overlap, eplb_planner_active(core->planner),
                                     params->generations, params->log, &core->aggregator, error));
@@ -204,6 +216,7 @@ enum eplb_status eplb_manager_core_create(const struct eplb_manager_core_params 
     created->activating.layer = EPLB_NO_LAYER;
     created->last_sample_at = NEVER;
     created->heartbeat_at = NEVER;
+    created->measures.last_output_at = NEVER;
     created->next_token = params->first_token;
     created->next_seq = params->first_seq;
     EPLB_LOG(params->log, MANAGER_START, EPLB_VALUE_TEXT(params->ops->name),
@@ -338,6 +351,7 @@ static void outputs(struct eplb_manager_core *core, const struct eplb_manager_ev
     warn_of_strangers(core, event);
     if (!eplb_samples_take(core, event, &core->flights[0], now))
         return;
+    eplb_measure_output(core, now);
     remove_flight(core, 0);
     if (event->num_outputs != core->shape.ep_size)
         return;
@@ -504,6 +518,9 @@ void eplb_manager_core_status(const struct eplb_manager_core *core, int64_t now,
     status->samples_taken = samples->taken;
     status->samples_refused = samples->refused;
     status->samples_lacking = samples->lacking;
+    const struct eplb_migration_cost cost = eplb_measure_cost(core, eplb_aggregator_open(core->aggregator));
+    status->bytes_per_second = cost.bytes_per_second;
+    status->seconds_per_token = cost.seconds_per_token;
 }
 
 const int32_t *eplb_manager_core_tables(const struct eplb_manager_core *core)

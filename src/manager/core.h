@@ -31,6 +31,11 @@ struct eplb_manager_core_params {
     enum eplb_replica_routing replica_routing;
     double weights_decay;                   /* what a sample leaves of the recent load */
     const int32_t *layer_ids;               /* [L] or NULL */
+    struct eplb_policy_settings settings;   /* all 0: the defaults */
+    int32_t max_moves;                      /* slots of a layer; >= 0, 0: any number */
+    int64_t expert_bytes;                   /* >= 0, 0: unknown */
+    double bytes_per_second;                /* >= 0, 0: measured */
+    int32_t max_break_even_forwards;        /* >= 0, 0: off */
     const struct eplb_log_sink *log;        /* lines of events */
     const struct eplb_log_sink *policy_log; /* lines of the policy run, from whichever thread runs it */
 };

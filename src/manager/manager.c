@@ -74,6 +74,7 @@ void eplb_manager_params_init(struct eplb_manager_params *params)
                                            .weights_decay = 0.97,
                                            .solve_budget_us = 20000,
                                            .clock = eplb_clock_system()};
+    eplb_policy_settings_init(&params->settings);
 }
 
 static const int32_t *copy_row(const struct eplb_manager *manager, const int32_t *from, int32_t **room)
@@ -303,6 +304,13 @@ static enum eplb_status check_params(const struct eplb_manager_params *params, s
         EPLB_FAIL(EPLB_INVALID, "expert_bytes is %" PRId64 "; it must be 0 or more", params->expert_bytes);
     if (params->solve_budget_us < 1)
         EPLB_FAIL(EPLB_INVALID, "solve_budget_us is %d; it must be above 0", params->solve_budget_us);
+    if (params->bandwidth_bytes_per_second < 0)
+        EPLB_FAIL(EPLB_INVALID, "bandwidth_bytes_per_second is %" PRId64 "; it must be 0 or more",
+                  params->bandwidth_bytes_per_second);
+    if (params->max_moves_per_layer < 0 || params->max_break_even_steps < 0)
+        EPLB_FAIL(EPLB_INVALID,
+                  "max_moves_per_layer is %d and max_break_even_steps %d; both must be 0 or more",
+                  params->max_moves_per_layer, params->max_break_even_steps);
     if (params->group == NULL || params->clock == NULL || params->clock->now == NULL)
         EPLB_FAIL(EPLB_INVALID, "a manager needs a process group and a clock");
     if (params->observer != NULL && params->observer->size != sizeof *params->observer)

@@ -30,6 +30,10 @@ void eplb_round_start_if_due(struct eplb_manager_core *core, int64_t now)
     core->sample_since_run = false;
     core->totals.policy_runs++;
     eplb_aggregator_close_window(core->aggregator);
+    const struct eplb_migration_cost cost = eplb_measure_cost(core, eplb_aggregator_closed(core->aggregator));
+    enum eplb_status status = eplb_planner_set_cost(core->planner, &cost, NULL);
+    EPLB_ASSERT(status == EPLB_OK);
+    (void)status;
     eplb_manager_act(core, EPLB_MANAGER_RUN_POLICY);
 }
 

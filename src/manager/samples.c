@@ -21,13 +21,15 @@ static struct eplb_rank_report report_of(struct eplb_manager_core *core,
     return report;
 }
 
-static void note_taken(struct eplb_manager_core *core, int64_t counted_rows, int64_t now)
+static void note_taken(struct eplb_manager_core *core, const struct flight *flight, int64_t counted_rows,
+                       int64_t now)
 {
     core->sample_since_run = true;
     core->weights.sample_since_solve = core->weights.sample_since_solve || counted_rows > 0;
     core->last_sample_at = now;
     if (counted_rows > 0 && !core->timer_armed)
         eplb_round_arm_timer(core, now);
+    eplb_measure_forward(core, flight, now);
 }
 
 bool eplb_samples_take(struct eplb_manager_core *core, const struct eplb_manager_event *event,
@@ -51,6 +53,6 @@ bool eplb_samples_take(struct eplb_manager_core *core, const struct eplb_manager
         return false;
     }
     if (status == EPLB_OK && result.taken)
-        note_taken(core, result.counted_rows, now);
+        note_taken(core, flight, result.counted_rows, now);
     return true;
 }

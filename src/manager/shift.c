@@ -25,6 +25,7 @@ void eplb_shift_layout(struct eplb_arena *arena, const struct eplb_shape *shape,
     shift->promised = eplb_arena_take(arena, layers, sizeof *shift->promised);
     shift->load = eplb_arena_take(arena, experts, sizeof *shift->load);
     shift->slots = eplb_arena_take(arena, layers * (size_t)shape->num_slots, sizeof *shift->slots);
+    shift->versions = eplb_arena_take(arena, layers, sizeof *shift->versions);
     shift->block = eplb_arena_take(arena, experts, sizeof *shift->block);
     shift->before = eplb_arena_take(arena, experts, sizeof *shift->before);
     shift->dispersion = eplb_arena_take(arena, layers, sizeof *shift->dispersion);
@@ -54,16 +55,16 @@ bool eplb_shift_is_block(const struct eplb_shift *shift, uint64_t samples, int64
 void eplb_shift_promise(struct eplb_shift *shift, int32_t layer, const int64_t *load, double balance)
 {
     EPLB_ASSERT(balance >= 0);
-    memcpy(shift->promise + experts_at(shift, layer), load,
-           (size_t)shift->shape.num_experts * sizeof *load);
+    memcpy(shift->promise + experts_at(shift, layer), load, (size_t)shift->shape.num_experts * sizeof *load);
     shift->promised[layer] = balance;
 }
 
-void eplb_shift_begin(struct eplb_shift *shift, const int64_t *load, const int64_t *slots)
+void eplb_shift_begin(struct eplb_shift *shift, const struct eplb_shift_counts *counts)
 {
     size_t layers = (size_t)shift->shape.num_layers;
-    memcpy(shift->load, load, layers * (size_t)shift->shape.num_experts * sizeof *load);
-    memcpy(shift->slots, slots, layers * (size_t)shift->shape.num_slots * sizeof *slots);
+    memcpy(shift->load, counts->load, layers * (size_t)shift->shape.num_experts * sizeof *shift->load);
+    memcpy(shift->slots, counts->slots, layers * (size_t)shift->shape.num_slots * sizeof *shift->slots);
+    memcpy(shift->versions, counts->versions, layers * sizeof *shift->versions);
 }
 
 /* Sums are doubles: exact below 2^53, and beyond that a last digit decides nothing. */
@@ -100,7 +101,11 @@ static struct distance distance_of(const int64_t *x, const int64_t *y, int32_t n
         loaded++;
     }
     int32_t freedom = loaded - 1;
-    return freedom < 1 ? (struct distance){0} : (struct distance){sum / freedom, freedom};
+    if (freedom < 1)
+        return (struct distance){0};
+    double most = (double)EPLB_SHIFT_ROWS * num_experts;
+    double counted = n < most ? n : most;
+    return (struct distance){sum * (1 / n + 1 / m) / (1 / counted + 1 / m) / freedom, freedom};
 }
 
 /** Newton's method from above, until it falls no more. */
@@ -136,8 +141,7 @@ static double ratio_at(double z, int32_t freedom)
 static void learn(struct eplb_shift *shift, int32_t layer)
 {
     size_t row = experts_at(shift, layer);
-    struct distance step =
-        distance_of(shift->block + row, shift->before + row, shift->shape.num_experts);
+    struct distance step = distance_of(shift->block + row, shift->before + row, shift->shape.num_experts);
     if (step.freedom == 0)
         return;
     double *dispersion = &shift->dispersion[layer];
@@ -147,17 +151,20 @@ static void learn(struct eplb_shift *shift, int32_t layer)
     EPLB_ASSERT(*dispersion >= 0);
 }
 
-/** Largest by mean rank load of the block; 0 when the window of the slots was restarted, or had nothing. */
-static double balance_of(const struct eplb_shift *shift, int32_t layer, const int64_t *slots)
+/** Largest by mean rank load of the block, of its part under the newest weights; 0: it had no load. */
+static double balance_of(const struct eplb_shift *shift, int32_t layer,
+                         const struct eplb_shift_counts *counts)
 {
     const struct eplb_shape *shape = &shift->shape;
     size_t row = (size_t)layer * (size_t)shape->num_slots;
+    bool restarted = counts->versions[layer] != shift->versions[layer];
     double peak = 0;
     double total = 0;
     for (int32_t rank = 0; rank < shape->ep_size; rank++) {
         double load = 0;
         for (int32_t i = 0; i < shape->slots_per_rank; i++, row++)
-            load += (double)slots[row] - (double)shift->slots[row];
+            load += (double)(counts->slots[row] - (restarted ? 0 : shift->slots[row]));
+        EPLB_ASSERT(load >= 0);
         peak = load > peak ? load : peak;
         total += load;
     }
@@ -170,8 +177,7 @@ static double judge(struct eplb_shift *shift, int32_t layer)
     size_t row = experts_at(shift, layer);
     shift->score[layer] = 0;
     shift->departed[layer] = 0;
-    struct distance found =
-        distance_of(shift->block + row, shift->promise + row, shift->shape.num_experts);
+    struct distance found = distance_of(shift->block + row, shift->promise + row, shift->shape.num_experts);
     if (found.freedom == 0 || shift->promised[layer] <= 0 || shift->measured[layer] <= 0)
         return 0;
     double dispersion = shift->dispersion[layer] > 1 ? shift->dispersion[layer] : 1;
@@ -183,15 +189,15 @@ static double judge(struct eplb_shift *shift, int32_t layer)
     return ratio / asked;
 }
 
-struct eplb_shift_verdict eplb_shift_end(struct eplb_shift *shift, const int64_t *load, const int64_t *slots)
+struct eplb_shift_verdict eplb_shift_end(struct eplb_shift *shift, const struct eplb_shift_counts *counts)
 {
     struct eplb_shift_verdict verdict = {.worst = EPLB_SHIFT_NONE};
     bool strong = false;
     size_t all = (size_t)shift->shape.num_layers * (size_t)shift->shape.num_experts;
     for (size_t i = 0; i < all; i++)
-        shift->block[i] = load[i] - shift->load[i];
+        shift->block[i] = counts->load[i] - shift->load[i];
     for (int32_t layer = 0; layer < shift->shape.num_layers; layer++) {
-        shift->measured[layer] = balance_of(shift, layer, slots);
+        shift->measured[layer] = balance_of(shift, layer, counts);
         double times = judge(shift, layer);
         if (shift->has_before)
             learn(shift, layer);

@@ -10,9 +10,11 @@
  *   ratio = sum over experts (x/n - y/m)^2 / (p (1/n + 1/m)) / (E - 1) / dispersion
  *
  * x of n rows in the block, y of m in the promise, p of both: 1 on average when chance alone parts them,
- * Pearson's chi-square for two samples by its degrees of freedom. The tokens of one text resemble each
- * other, so that counts scatter more than independent ones: the dispersion is how much more, learned from
- * neighbouring blocks, which are of one kind but for the one at the shift; it is 1 at least.
+ * Pearson's chi-square for two samples by its degrees of freedom. A block of more rows than it needs counts
+ * as one of so many: traffic of one kind drifts, and what only a larger sample shows is no shift. The tokens
+ * of one text resemble each other, so that counts scatter more than independent ones: the dispersion is how
+ * much more, learned from neighbouring blocks, which are of one kind but for the one at the shift; it is 1
+ * at least.
  *
  * The score is the ratio as a number of standard deviations: the z at which the chi-square distribution,
  * after Cornish and Fisher, has its quantile there. A layer departs when its score reaches the trigger and
@@ -44,6 +46,7 @@ struct eplb_shift {
     double *promised;   /* [L] its balance under the placement in force; 0: nothing is promised */
     int64_t *load;      /* [L][E] open window at the block's beginning */
     int64_t *slots;     /* [L][P] likewise */
+    uint64_t *versions; /* [L] of the replica weights that these are of */
     int64_t *block;     /* [L][E] of the block that ended */
     int64_t *before;    /* [L][E] of the one before */
     bool has_before;
@@ -77,10 +80,17 @@ bool eplb_shift_is_block(const struct eplb_shift *shift, uint64_t samples, int64
 /** A plan was made from load [E]. balance: largest by mean rank load that it leaves the layer at; 0: none. */
 void eplb_shift_promise(struct eplb_shift *shift, int32_t layer, const int64_t *load, double balance);
 
-/** A block begins, at these counts so far: load [L][E] and slots [L][P]. */
-void eplb_shift_begin(struct eplb_shift *shift, const int64_t *load, const int64_t *slots);
+/** The counts of a window that grows. */
+struct eplb_shift_counts {
+    const int64_t *load;      /* [L][E] */
+    const int64_t *slots;     /* [L][P] under the newest replica weights: a new version starts at zero */
+    const uint64_t *versions; /* [L] that version */
+};
 
-/** It ends, at these counts. Its layers ran one placement from beginning to end. */
-struct eplb_shift_verdict eplb_shift_end(struct eplb_shift *shift, const int64_t *load, const int64_t *slots);
+/** A block begins, at these counts. */
+void eplb_shift_begin(struct eplb_shift *shift, const struct eplb_shift_counts *counts);
+
+/** It ends, at these counts of the same window. Its layers ran one placement from beginning to end. */
+struct eplb_shift_verdict eplb_shift_end(struct eplb_shift *shift, const struct eplb_shift_counts *counts);
 
 #endif

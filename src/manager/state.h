@@ -60,6 +60,19 @@ struct flight {
 
 enum { NEVER = -1 };
 
+/** An amount and the time that it took, both fading with each new one. */
+struct measured {
+    double amount;
+    double seconds;
+};
+
+/** What a migration costs. */
+struct measures {
+    struct measured transfers; /* bytes that the busiest rank received */
+    struct measured forwards;  /* tokens of the slowest rank, summed over the layers */
+    int64_t last_output_at;    /* NEVER: none */
+};
+
 /** What one path did since the last heartbeat. */
 struct path_tasks {
     uint64_t ok;
@@ -111,6 +124,7 @@ struct eplb_manager_core {
     uint64_t timer_due_at; /* the number that the next forward must have reached */
     bool sample_since_run;
     int64_t last_sample_at; /* NEVER: none */
+    struct measures measures;
 
     struct preparing preparing;
     struct activating activating;
@@ -129,6 +143,7 @@ struct eplb_manager_core {
     void *gate_scratch;
     struct eplb_move *moves; /* [num_slots] scratch of a commit */
     void *diff_scratch;
+    void *migration_scratch; /* of a ready layer that is judged again */
 
     bool stopped;
     struct eplb_error stop_error;
@@ -274,6 +289,20 @@ void eplb_replica_weights_dropped(struct eplb_manager_core *core, const struct f
 
 /** The layer's candidate is about to be committed: its weights are in force, as version 0. */
 void eplb_replica_weights_commit(struct eplb_manager_core *core, int32_t layer);
+/* measure.c */
+
+/** A forward's counts are in core->reports, and were taken. Before eplb_measure_output. */
+void eplb_measure_forward(struct eplb_manager_core *core, const struct flight *flight, int64_t now);
+
+/** A forward came back. */
+void eplb_measure_output(struct eplb_manager_core *core, int64_t now);
+
+/** A layer switched: the rank that received most got so many experts. */
+void eplb_measure_activation(struct eplb_manager_core *core, int32_t received, int64_t wait_ns);
+
+/** What moving a slot costs as far as it is known, for the load of a window. */
+struct eplb_migration_cost eplb_measure_cost(const struct eplb_manager_core *core,
+                                             const struct eplb_window *window);
 
 /* samples.c */
 

@@ -35,4 +35,10 @@ static inline void eplb_expert_set_add(struct eplb_expert_set *set, int32_t expe
     set->words[expert / 64] |= UINT64_C(1) << (expert % 64);
 }
 
+/** Takes an expert out, and with it those of the same word: for emptying a set member by member. */
+static inline void eplb_expert_set_drop_word(struct eplb_expert_set *set, int32_t expert)
+{
+    set->words[expert / 64] = 0;
+}
+
 #endif

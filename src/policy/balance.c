@@ -20,7 +20,12 @@ static double from_units(eplb_u128 units)
 static eplb_u128 share_of(int64_t load, int32_t replicas)
 {
     EPLB_ASSERT(load >= 0 && replicas >= 1);
-    return ((eplb_u128)(uint64_t)load * UNIT + (uint32_t)(replicas - 1)) / (uint32_t)replicas;
+    if (replicas == 1)
+        return (eplb_u128)(uint64_t)load * UNIT;
+    /* Whole tokens first: then 64 bits are enough to divide in, as replicas are fewer than 2^17. */
+    const uint64_t count = (uint64_t)replicas;
+    const uint64_t rest = (uint64_t)load % count;
+    return (eplb_u128)((uint64_t)load / count) * UNIT + (rest * UNIT + count - 1) / count;
 }
 
 static eplb_u128 peak_of(const struct eplb_shape *shape, const int32_t *expert_ids, const int64_t *load,

@@ -8,69 +8,111 @@
 
 #include "base/arena.h"
 #include "base/assert.h"
-#include "policy/copies.h"
 #include "policy/cyclic.h"
-#include "policy/keep_slots.h"
-#include "policy/packing.h"
+#include "policy/keep.h"
+#include "policy/lpt.h"
+#include "policy/plain.h"
+#include "policy/quick.h"
 #include "policy/share.h"
 
+/** The fast road. What stands in it is sorted by share, the largest first. */
 struct balanced {
-    struct eplb_packing packing;
-    struct eplb_share *physical; /* [num_slots] physical experts, heaviest first once sorted */
-    struct eplb_share *spare;    /* [2 * num_slots] for sorting, and for the fallback */
-    int32_t *replicas;           /* [E] */
-    int32_t *heap;               /* [E] while copies are chosen */
-    int32_t *chosen;             /* [num_slots - E] experts of the copies, in order */
-    int32_t *packed;             /* [R][K] before slots are kept */
+    struct eplb_quick quick;
+    struct eplb_lpt lpt;
+    struct eplb_weighed *split;     /* [E] experts with copies, by share of one replica */
+    struct eplb_weighed *copies;    /* [num_slots - E] */
+    struct eplb_weighed *primaries; /* [E] */
+    struct eplb_weighed *spare;     /* [E] */
+    struct eplb_share *fallback;    /* [2 * E] */
+    int32_t *group;                 /* [E] where the split experts with the same share begin in split */
+    int32_t *cursor;                /* [E] where the next copy of a group goes; slots that are kept */
+    int32_t *packed;                /* [R][K] before slots are kept */
 };
 
 static void layout(struct balanced *work, struct eplb_arena *arena, const struct eplb_shape *shape)
 {
-    size_t num_slots = (size_t)shape->num_slots;
-    eplb_packing_layout(&work->packing, arena, shape);
-    work->physical = eplb_arena_take(arena, num_slots, sizeof *work->physical);
-    work->spare = eplb_arena_take(arena, 2 * num_slots, sizeof *work->spare);
-    work->replicas = eplb_arena_take(arena, (size_t)shape->num_experts, sizeof *work->replicas);
-    work->heap = eplb_arena_take(arena, (size_t)shape->num_experts, sizeof *work->heap);
-    work->chosen = eplb_arena_take(arena, num_slots - (size_t)shape->num_experts, sizeof *work->chosen);
+    const size_t num_experts = (size_t)shape->num_experts;
+    const size_t num_slots = (size_t)shape->num_slots;
+    eplb_quick_layout(&work->quick, arena, shape);
+    eplb_lpt_layout(&work->lpt, arena, shape);
+    work->split = eplb_arena_take(arena, num_experts, sizeof *work->split);
+    work->copies = eplb_arena_take(arena, num_slots - num_experts, sizeof *work->copies);
+    work->primaries = eplb_arena_take(arena, num_experts, sizeof *work->primaries);
+    work->spare = eplb_arena_take(arena, num_experts, sizeof *work->spare);
+    work->fallback = eplb_arena_take(arena, 2 * num_experts, sizeof *work->fallback);
+    work->group = eplb_arena_take(arena, num_experts, sizeof *work->group);
+    work->cursor = eplb_arena_take(arena, num_experts, sizeof *work->cursor);
     work->packed = eplb_arena_take(arena, num_slots, sizeof *work->packed);
 }
 
 static size_t scratch_size(const struct eplb_shape *shape, const struct eplb_policy_settings *settings)
 {
-    (void)settings;
     struct balanced work;
     struct eplb_arena arena;
     eplb_arena_init(&arena, NULL, 0);
     layout(&work, &arena, shape);
-    return arena.used;
+    const size_t plain = eplb_plain_balanced.scratch_size(shape, settings);
+    return arena.used > plain ? arena.used : plain;
 }
 
-/** Primaries in id order, then copies in the order chosen, sorted by replica load. */
-static void list_physical(struct balanced *work, const struct eplb_shape *shape, const int64_t *load)
+static void sort_split(struct balanced *work)
 {
-    int32_t count = 0;
-    for (int32_t expert = 0; expert < shape->num_experts; expert++)
-        work->physical[count++] = (struct eplb_share){load[expert], work->replicas[expert], expert};
-    for (int32_t copy = 0; copy < shape->num_slots - shape->num_experts; copy++) {
-        int32_t expert = work->chosen[copy];
-        work->physical[count++] = (struct eplb_share){load[expert], work->replicas[expert], expert};
+    const struct eplb_quick *quick = &work->quick;
+    for (int32_t i = 0; i < quick->num_split; i++) {
+        const int32_t expert = eplb_quick_expert(quick, i);
+        const uint64_t load = (uint64_t)quick->load[expert];
+        EPLB_ASSERT(quick->replicas[expert] >= 2);
+        work->split[i] = (struct eplb_weighed){
+            .weight = (load << EPLB_SHARE_BITS) / (uint32_t)quick->replicas[expert], .expert = expert};
     }
-    EPLB_ASSERT(count == shape->num_slots);
-    eplb_share_sort(work->physical, (size_t)count, work->spare);
+    eplb_weighed_sort(work->split, quick->num_split, work->spare);
 }
 
-static bool pack(struct balanced *work, const struct eplb_shape *shape)
+/**
+ * Copies by share, equal ones in the order chosen: every group of split experts with equal shares has
+ * one cursor, which deals its copies in that order.
+ */
+static void sort_copies(struct balanced *work)
 {
-    work->packing.expert_ids = work->packed;
-    eplb_packing_reset(&work->packing);
-    for (int32_t i = 0; i < shape->num_slots; i++) {
-        const struct eplb_share *item = &work->physical[i];
-        EPLB_ASSERT(item->replicas >= 1 && item->load >= 0);
-        eplb_u128 share = ((eplb_u128)(uint64_t)item->load << 20) / (uint32_t)item->replicas;
-        if (!eplb_packing_add(&work->packing, item->expert, share))
+    const struct eplb_quick *quick = &work->quick;
+    int32_t leader = 0;
+    int32_t begin = 0;
+    for (int32_t i = 0; i < quick->num_split; i++) {
+        if (work->split[i].weight != work->split[leader].weight)
+            leader = i;
+        if (leader == i)
+            work->cursor[i] = begin;
+        begin += quick->replicas[work->split[i].expert] - 1;
+        work->group[work->split[i].expert] = leader;
+    }
+    const int32_t num_copies = quick->shape->num_slots - quick->shape->num_experts;
+    EPLB_ASSERT(begin == num_copies);
+    for (int32_t i = 0; i < num_copies; i++) {
+        const int32_t group = work->group[quick->chosen[i]];
+        work->copies[work->cursor[group]++] =
+            (struct eplb_weighed){.weight = work->split[group].weight, .expert = quick->chosen[i]};
+    }
+}
+
+/** Primaries by share, ties to the lowest id; copies by share, after primaries with the same. */
+static bool pack(struct balanced *work)
+{
+    const struct eplb_quick *quick = &work->quick;
+    const struct eplb_weighed *copy = work->copies;
+    const struct eplb_weighed *const end = copy + (quick->shape->num_slots - quick->shape->num_experts);
+    for (int32_t i = 0; i < quick->shape->num_experts; i++) {
+        const struct eplb_weighed primary = work->primaries[i];
+        for (; copy < end && copy->weight > primary.weight; copy++)
+            if (!eplb_lpt_add_replica(&work->lpt, copy->expert, copy->weight))
+                return false;
+        if (quick->replicas[primary.expert] == 1)
+            eplb_lpt_add_only(&work->lpt, primary.expert, primary.weight);
+        else if (!eplb_lpt_add_replica(&work->lpt, primary.expert, primary.weight))
             return false;
     }
+    for (; copy < end; copy++)
+        if (!eplb_lpt_add_replica(&work->lpt, copy->expert, copy->weight))
+            return false;
     return true;
 }
 
@@ -78,22 +120,22 @@ static enum eplb_status plan_layer(const struct eplb_policy_problem *problem, vo
                                    struct eplb_policy_answer *answer, struct eplb_error *error)
 {
     const struct eplb_shape *shape = problem->shape;
-    (void)error;
     struct balanced work;
     struct eplb_arena arena;
     eplb_arena_init(&arena, scratch, scratch_size(shape, problem->settings));
     layout(&work, &arena, shape);
     EPLB_ASSERT(!arena.overflow);
+    if (!eplb_quick_fits(problem->load, shape->num_experts) ||
+        !eplb_quick_copies(&work.quick, EPLB_QUICK_LARGEST_DROP, problem->load))
+        return eplb_plain_balanced.plan_layer(problem, scratch, answer, error);
 
-    eplb_choose_copies(shape, problem->load, work.replicas, work.heap, work.chosen);
-    list_physical(&work, shape, problem->load);
-    if (!pack(&work, shape))
-        eplb_cyclic_place(shape, problem->load, work.replicas, work.spare, work.packed);
-    for (int32_t rank = 0; rank < shape->ep_size; rank++) {
-        size_t row = (size_t)rank * (size_t)shape->slots_per_rank;
-        eplb_keep_slots(problem->active + row, work.packed + row, shape->slots_per_rank,
-                        answer->expert_ids + row);
-    }
+    sort_split(&work);
+    sort_copies(&work);
+    eplb_quick_primaries(&work.quick, work.split, EPLB_SHARE_BITS, work.primaries);
+    eplb_lpt_reset(&work.lpt, work.packed);
+    if (!pack(&work))
+        eplb_cyclic_place(shape, problem->load, work.quick.replicas, work.fallback, work.packed);
+    eplb_keep_slots(shape, problem->active, work.packed, work.cursor, answer->expert_ids);
     return EPLB_OK;
 }
 

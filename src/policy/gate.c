@@ -39,6 +39,18 @@ static struct measured measure(const struct eplb_shape *shape, const int64_t *ph
     return measured;
 }
 
+/** load / replicas in units of 2^-PEAK_BITS, exactly rounded: divided in 64 bits, whole tokens first. */
+static eplb_u128 even_share(int64_t load, int32_t replicas, enum rounding rounding)
+{
+    EPLB_ASSERT(load >= 0 && replicas >= 1);
+    if (replicas == 1)
+        return (eplb_u128)(uint64_t)load << PEAK_BITS;
+    const uint64_t count = (uint64_t)replicas;
+    const uint64_t rest = (uint64_t)load % count;
+    const uint64_t up = rounding == ROUND_UP ? count - 1 : 0;
+    return ((eplb_u128)((uint64_t)load / count) << PEAK_BITS) + ((rest << PEAK_BITS) + up) / count;
+}
+
 /**
  * Largest rank sum of the even split. A candidate's shares are rounded up, the current placement's
  * down, so that a plan without gain never looks like a small one.
@@ -51,12 +63,8 @@ static eplb_u128 even_split_peak(const struct eplb_shape *shape, const int32_t *
     for (int32_t rank = 0; rank < shape->ep_size; rank++) {
         const int32_t *row = expert_ids + (size_t)rank * (size_t)shape->slots_per_rank;
         eplb_u128 sum = 0;
-        for (int32_t slot = 0; slot < shape->slots_per_rank; slot++) {
-            uint32_t count = (uint32_t)replicas[row[slot]];
-            EPLB_ASSERT(count >= 1);
-            uint32_t up = rounding == ROUND_UP ? count - 1 : 0;
-            sum += (((eplb_u128)(uint64_t)load[row[slot]] << PEAK_BITS) + up) / count;
-        }
+        for (int32_t slot = 0; slot < shape->slots_per_rank; slot++)
+            sum += even_share(load[row[slot]], replicas[row[slot]], rounding);
         peak = sum > peak ? sum : peak;
     }
     return peak;

@@ -8,76 +8,70 @@
 
 #include "base/arena.h"
 #include "base/assert.h"
-#include "policy/copy_heap.h"
 #include "policy/cyclic.h"
-#include "policy/packing.h"
+#include "policy/lpt.h"
+#include "policy/plain.h"
+#include "policy/quick.h"
 #include "policy/share.h"
 
+/** The fast road. */
 struct greedy {
-    struct eplb_packing packing;
-    struct eplb_share *primaries; /* [E] by weight once sorted */
-    struct eplb_share *spare;     /* [2 * E] for sorting, and for the fallback */
-    int64_t *weight;              /* [E] load that one replica is taken to carry */
-    int32_t *replicas;            /* [E] */
-    int32_t *heap;                /* [E] while copies are chosen */
+    struct eplb_quick quick;
+    struct eplb_lpt lpt;
+    struct eplb_weighed *split;     /* [E] experts with copies, by weight */
+    struct eplb_weighed *primaries; /* [E] by weight */
+    struct eplb_weighed *spare;     /* [E] */
+    struct eplb_share *fallback;    /* [2 * E] */
 };
 
 static void layout(struct greedy *work, struct eplb_arena *arena, const struct eplb_shape *shape)
 {
-    size_t num_experts = (size_t)shape->num_experts;
-    eplb_packing_layout(&work->packing, arena, shape);
+    const size_t num_experts = (size_t)shape->num_experts;
+    eplb_quick_layout(&work->quick, arena, shape);
+    eplb_lpt_layout(&work->lpt, arena, shape);
+    work->split = eplb_arena_take(arena, num_experts, sizeof *work->split);
     work->primaries = eplb_arena_take(arena, num_experts, sizeof *work->primaries);
-    work->spare = eplb_arena_take(arena, 2 * num_experts, sizeof *work->spare);
-    work->weight = eplb_arena_take(arena, num_experts, sizeof *work->weight);
-    work->replicas = eplb_arena_take(arena, num_experts, sizeof *work->replicas);
-    work->heap = eplb_arena_take(arena, num_experts, sizeof *work->heap);
+    work->spare = eplb_arena_take(arena, num_experts, sizeof *work->spare);
+    work->fallback = eplb_arena_take(arena, 2 * num_experts, sizeof *work->fallback);
 }
 
 static size_t scratch_size(const struct eplb_shape *shape, const struct eplb_policy_settings *settings)
 {
-    (void)settings;
     struct greedy work;
     struct eplb_arena arena;
     eplb_arena_init(&arena, NULL, 0);
     layout(&work, &arena, shape);
-    return arena.used;
+    const size_t plain = eplb_plain_greedy.scratch_size(shape, settings);
+    return arena.used > plain ? arena.used : plain;
 }
 
-static void choose_copies(struct greedy *work, const struct eplb_shape *shape, const int64_t *load)
+static bool place_copies(struct greedy *work)
 {
-    for (int32_t expert = 0; expert < shape->num_experts; expert++) {
-        work->weight[expert] = load[expert];
-        work->replicas[expert] = 1;
-    }
-    struct eplb_copy_heap heap;
-    eplb_copy_heap_init(&heap, shape, EPLB_COPY_LARGEST_WEIGHT, work->weight, work->replicas, work->heap);
-    for (int32_t copy = shape->num_experts; copy < shape->num_slots; copy++) {
-        int32_t expert = eplb_copy_heap_first(&heap);
-        uint32_t before = (uint32_t)work->replicas[expert]++;
-        /* Rounded down at every copy, as the historical code does: not the same as load / replicas. */
-        work->weight[expert] = (int64_t)((eplb_u128)(uint64_t)work->weight[expert] * before / (before + 1));
-        EPLB_ASSERT(work->weight[expert] >= 0);
-        eplb_copy_heap_update(&heap);
-    }
-}
-
-static bool place_copies(struct greedy *work, const struct eplb_shape *shape)
-{
-    for (int32_t expert = 0; expert < shape->num_experts; expert++)
-        for (int32_t copy = 1; copy < work->replicas[expert]; copy++)
-            if (!eplb_packing_add(&work->packing, expert, (uint64_t)work->weight[expert]))
+    const struct eplb_quick *quick = &work->quick;
+    for (int32_t expert = 0; expert < quick->shape->num_experts; expert++)
+        for (int32_t copy = 1; copy < quick->replicas[expert]; copy++)
+            if (!eplb_lpt_add_replica(&work->lpt, expert, (uint64_t)quick->weights[expert]))
                 return false;
     return true;
 }
 
-static bool place_primaries(struct greedy *work, const struct eplb_shape *shape)
+static bool place_primaries(struct greedy *work)
 {
-    for (int32_t expert = 0; expert < shape->num_experts; expert++)
-        work->primaries[expert] = (struct eplb_share){work->weight[expert], 1, expert};
-    eplb_share_sort(work->primaries, (size_t)shape->num_experts, work->spare);
-    for (int32_t i = 0; i < shape->num_experts; i++)
-        if (!eplb_packing_add(&work->packing, work->primaries[i].expert, (uint64_t)work->primaries[i].load))
+    const struct eplb_quick *quick = &work->quick;
+    for (int32_t i = 0; i < quick->num_split; i++) {
+        const int32_t expert = eplb_quick_expert(quick, i);
+        EPLB_ASSERT(quick->replicas[expert] >= 2 && quick->weights[expert] >= 0);
+        work->split[i] = (struct eplb_weighed){.weight = (uint64_t)quick->weights[expert], .expert = expert};
+    }
+    eplb_weighed_sort(work->split, quick->num_split, work->spare);
+    eplb_quick_primaries(quick, work->split, 0, work->primaries);
+    for (int32_t i = 0; i < quick->shape->num_experts; i++) {
+        const struct eplb_weighed primary = work->primaries[i];
+        if (quick->replicas[primary.expert] == 1)
+            eplb_lpt_add_only(&work->lpt, primary.expert, primary.weight);
+        else if (!eplb_lpt_add_replica(&work->lpt, primary.expert, primary.weight))
             return false;
+    }
     return true;
 }
 
@@ -85,18 +79,18 @@ static enum eplb_status plan_layer(const struct eplb_policy_problem *problem, vo
                                    struct eplb_policy_answer *answer, struct eplb_error *error)
 {
     const struct eplb_shape *shape = problem->shape;
-    (void)error;
     struct greedy work;
     struct eplb_arena arena;
     eplb_arena_init(&arena, scratch, scratch_size(shape, problem->settings));
     layout(&work, &arena, shape);
     EPLB_ASSERT(!arena.overflow);
+    if (!eplb_quick_fits(problem->load, shape->num_experts) ||
+        !eplb_quick_copies(&work.quick, EPLB_QUICK_LARGEST_WEIGHT, problem->load))
+        return eplb_plain_greedy.plan_layer(problem, scratch, answer, error);
 
-    choose_copies(&work, shape, problem->load);
-    work.packing.expert_ids = answer->expert_ids;
-    eplb_packing_reset(&work.packing);
-    if (!place_copies(&work, shape) || !place_primaries(&work, shape))
-        eplb_cyclic_place(shape, problem->load, work.replicas, work.spare, answer->expert_ids);
+    eplb_lpt_reset(&work.lpt, answer->expert_ids);
+    if (!place_copies(&work) || !place_primaries(&work))
+        eplb_cyclic_place(shape, problem->load, work.quick.replicas, work.fallback, answer->expert_ids);
     return EPLB_OK;
 }
 

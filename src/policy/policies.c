@@ -10,6 +10,7 @@ static const struct {
     const struct eplb_policy_ops *ops;
 } policies[] = {
     {"balanced", &eplb_policy_balanced},      {"greedy", &eplb_policy_greedy},
+    {"deepseek", &eplb_policy_deepseek},      {"minmax", &eplb_policy_minmax},
     {"robust", &eplb_policy_robust},          {"flat", &eplb_policy_balanced},
     {"deepseek_flat", &eplb_policy_balanced}, {"deepseek-flat", &eplb_policy_balanced},
     {"hier", &eplb_policy_balanced},          {"hierarchical", &eplb_policy_balanced},

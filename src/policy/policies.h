@@ -9,7 +9,9 @@
 #include "eplb/policy.h"
 
 extern const struct eplb_policy_ops eplb_policy_balanced;
+extern const struct eplb_policy_ops eplb_policy_deepseek;
 extern const struct eplb_policy_ops eplb_policy_greedy;
+extern const struct eplb_policy_ops eplb_policy_minmax;
 extern const struct eplb_policy_ops eplb_policy_robust;
 
 #endif

@@ -11,7 +11,7 @@
 
 #include "base/assert.h"
 #include "eplb/routing.h"
-#include "policy/keep_slots.h"
+#include "policy/keep.h"
 #include "policy/policies.h"
 
 enum {
@@ -31,6 +31,7 @@ struct robust {
     struct eplb_table active;
     struct eplb_table table;
     int32_t *expert_ids; /* [R][K] before slots are kept */
+    int32_t *kept;       /* [E] while they are */
     void *split;
     /* The rest only when the shape is searched for. */
     struct eplb_lanes *lanes; /* [E] */
@@ -50,6 +51,7 @@ static void layout(struct robust *work, struct eplb_arena *arena, const struct e
     eplb_table_layout(&work->active, arena, shape);
     eplb_table_layout(&work->table, arena, shape);
     work->expert_ids = eplb_arena_take(arena, (size_t)shape->num_slots, sizeof *work->expert_ids);
+    work->kept = eplb_arena_take(arena, (size_t)shape->num_experts, sizeof *work->kept);
     work->split = eplb_arena_take(arena, 1, eplb_split_graph_size(shape));
     if (!is_searched(shape))
         return;
@@ -120,11 +122,7 @@ static enum eplb_status plan_layer(const struct eplb_policy_problem *problem, vo
 
     eplb_table_set(&work.active, problem->active);
     plan(&work, problem);
-    for (int32_t rank = 0; rank < shape->ep_size; rank++) {
-        size_t row = (size_t)rank * (size_t)shape->slots_per_rank;
-        eplb_keep_slots(problem->active + row, work.expert_ids + row, shape->slots_per_rank,
-                        answer->expert_ids + row);
-    }
+    eplb_keep_slots(shape, problem->active, work.expert_ids, work.kept, answer->expert_ids);
     struct eplb_best_split split;
     eplb_best_split(shape, answer->expert_ids, problem->load, work.split, answer->weights, NULL, &split);
     answer->has_weights = 1;

@@ -381,21 +381,40 @@ enum header_flag {
     HAS_TABLES = 1,
     HAS_GENERATIONS = 2,
     HAS_LAYER_IDS = 4,
-    HAS_ROUTING = 8,
-    HAS_VERSIONS = 16,
-    HAS_WEIGHTS = 32,
-    ALL_HEADER_FLAGS = 63,
+    HAS_LIMITS = 8,
+    HAS_ROUTING = 16,
+    HAS_VERSIONS = 32,
+    HAS_WEIGHTS = 64,
+    ALL_HEADER_FLAGS = 127,
 };
+
+/** Whether there is anything to say that a log had no word for at first. */
+static bool has_limits(const struct eplb_manager_core_params *params)
+{
+    return params->settings.num_groups > 1 || params->settings.num_nodes > 1 || params->max_moves > 0 ||
+           params->max_break_even_forwards > 0 || params->expert_bytes > 0 || params->bytes_per_second > 0;
+}
 
 static unsigned header_flags(const struct eplb_manager_core_params *params)
 {
-    /* Without routing a header is what it was before there was any. */
+    /* Without limits and routing a header is what it was before there were any. */
     return (params->initial != NULL ? HAS_TABLES : 0u) |
            (params->generations != NULL ? HAS_GENERATIONS : 0u) |
-           (params->layer_ids != NULL ? HAS_LAYER_IDS : 0u) |
+           (params->layer_ids != NULL ? HAS_LAYER_IDS : 0u) | (has_limits(params) ? HAS_LIMITS : 0u) |
            (params->replica_routing != EPLB_ROUTING_STATIC ? HAS_ROUTING : 0u) |
            (params->weight_versions != NULL ? HAS_VERSIONS : 0u) |
            (params->initial_weights != NULL ? HAS_WEIGHTS : 0u);
+}
+
+static void add_limits(const struct eplb_manager_core_params *params, struct eplb_binary *bytes)
+{
+    const struct eplb_policy_settings *settings = &params->settings;
+    eplb_binary_varint(bytes, settings->size == 0 ? 1 : (uint64_t)settings->num_groups);
+    eplb_binary_varint(bytes, settings->size == 0 ? 1 : (uint64_t)settings->num_nodes);
+    eplb_binary_varint(bytes, (uint64_t)params->max_moves);
+    eplb_binary_varint(bytes, (uint64_t)params->max_break_even_forwards);
+    eplb_binary_varint(bytes, (uint64_t)params->expert_bytes);
+    add_real(bytes, params->bytes_per_second);
 }
 
 void eplb_header_encode(const struct eplb_manager_core_params *params, struct eplb_binary *bytes)
@@ -417,6 +436,8 @@ void eplb_header_encode(const struct eplb_manager_core_params *params, struct ep
     eplb_binary_varint(bytes, (uint64_t)params->overlap);
     eplb_binary_text(bytes, params->ops->name);
     eplb_binary_u8(bytes, header_flags(params));
+    if (has_limits(params))
+        add_limits(params, bytes);
     for (size_t i = 0; params->initial != NULL && i < layers * (size_t)shape->num_slots; i++)
         eplb_binary_u32(bytes, (uint32_t)params->initial[i]);
     for (size_t i = 0; params->generations != NULL && i < layers; i++)
@@ -482,12 +503,24 @@ static void take_routing(struct eplb_cursor *cursor, struct eplb_manager_core_pa
     params->weights_decay = take_real(cursor);
 }
 
+static void take_limits(struct eplb_cursor *cursor, struct eplb_manager_core_params *params)
+{
+    params->settings.num_groups = (int32_t)eplb_cursor_most(cursor, INT32_MAX);
+    params->settings.num_nodes = (int32_t)eplb_cursor_most(cursor, INT32_MAX);
+    params->max_moves = (int32_t)eplb_cursor_most(cursor, INT32_MAX);
+    params->max_break_even_forwards = (int32_t)eplb_cursor_most(cursor, INT32_MAX);
+    params->expert_bytes = (int64_t)eplb_cursor_most(cursor, INT64_MAX);
+    params->bytes_per_second = take_real(cursor);
+}
+
 static enum eplb_status take_arrays(struct eplb_cursor *cursor, struct eplb_manager_core_params *params,
                                     struct eplb_error *error)
 {
     size_t layers = (size_t)params->shape.num_layers;
     unsigned flags = eplb_cursor_u8(cursor);
     cursor->failed |= flags > ALL_HEADER_FLAGS;
+    if (flags & HAS_LIMITS)
+        take_limits(cursor, params);
     if (flags & HAS_TABLES)
         params->initial = take_i32s(cursor, layers * (size_t)params->shape.num_slots);
     if (flags & HAS_GENERATIONS)
@@ -510,6 +543,7 @@ enum eplb_status eplb_header_decode(struct eplb_cursor *cursor, struct eplb_mana
                                     char policy[EPLB_EVENT_POLICY_TEXT], struct eplb_error *error)
 {
     EPLB_TRY(take_shape(cursor, &params->shape, error));
+    eplb_policy_settings_init(&params->settings);
     params->min_peak_load_improvement = take_real(cursor);
     params->update_interval_ns = take_interval(cursor);
     params->update_interval_forwards = take_interval(cursor);

@@ -66,14 +66,21 @@ struct eplb_placement_prediction {
     double peak;
     double mean;
     double lower_bound;
+    const int32_t *replicas; /* [num_experts] of each expert; NULL: left out */
 };
 
-/** What the gate said of a layer. */
+/** What the gate said of a layer, and what putting the candidate in force would cost. */
 struct eplb_placement_verdict {
     bool publish;
     double current_peak;
     double candidate_peak;
     double improvement;
+    double unbounded_peak; /* of the candidate that a bound on the moves did not allow, else candidate_peak */
+    int32_t moved_slots;
+    int32_t sent_slots;
+    int64_t bytes;              /* negative: unknown, written as null */
+    double break_even_forwards; /* negative: unknown, infinite: never; both are written as null */
+    bool pays;                  /* false: it passed the gate, and does not pay in time */
 };
 
 /**

@@ -3,6 +3,7 @@
 #include "trace/placement_file.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #include "base/assert.h"
 #include "base/error.h"
@@ -48,6 +49,14 @@ static void add_figure(struct eplb_text *text, const char *key, double figure)
     eplb_text_add_real(text, figure);
 }
 
+static void add_replicas(struct eplb_text *text, const int32_t *replicas, int32_t num_experts)
+{
+    eplb_text_add(text, ", \"replicas\": [");
+    for (int32_t expert = 0; expert < num_experts; expert++)
+        eplb_text_add(text, "%s%" PRId32, separator(expert), replicas[expert]);
+    eplb_text_add(text, "]");
+}
+
 static void add_predicted(struct eplb_text *text, const struct eplb_placement_file *file,
                           const struct eplb_placement_prediction *predicted)
 {
@@ -57,9 +66,26 @@ static void add_predicted(struct eplb_text *text, const struct eplb_placement_fi
         add_figure(text, "peak", predicted[layer].peak);
         add_figure(text, "mean", predicted[layer].mean);
         add_figure(text, "lower_bound", predicted[layer].lower_bound);
+        if (predicted[layer].replicas != NULL)
+            add_replicas(text, predicted[layer].replicas, file->shape.num_experts);
         eplb_text_add(text, "}%s\n", line_end(layer, file->shape.num_layers));
     }
     eplb_text_add(text, "  ]");
+}
+
+static void add_cost(struct eplb_text *text, const struct eplb_placement_verdict *gate)
+{
+    eplb_text_add(text, ", \"moved_slots\": %" PRId32 ", \"sent_slots\": %" PRId32, gate->moved_slots,
+                  gate->sent_slots);
+    if (gate->bytes >= 0)
+        eplb_text_add(text, ", \"bytes\": %" PRId64, gate->bytes);
+    else
+        eplb_text_add(text, ", \"bytes\": null");
+    if (gate->break_even_forwards >= 0 && isfinite(gate->break_even_forwards))
+        add_figure(text, "break_even_forwards", gate->break_even_forwards);
+    else
+        eplb_text_add(text, ", \"break_even_forwards\": null");
+    eplb_text_add(text, ", \"pays\": %s", gate->pays ? "true" : "false");
 }
 
 static void add_gate(struct eplb_text *text, const struct eplb_placement_file *file,
@@ -72,6 +98,8 @@ static void add_gate(struct eplb_text *text, const struct eplb_placement_file *f
         add_figure(text, "current_peak", gate[layer].current_peak);
         add_figure(text, "candidate_peak", gate[layer].candidate_peak);
         add_figure(text, "improvement", gate[layer].improvement);
+        add_figure(text, "unbounded_peak", gate[layer].unbounded_peak);
+        add_cost(text, &gate[layer]);
         eplb_text_add(text, "}%s\n", line_end(layer, file->shape.num_layers));
     }
     eplb_text_add(text, "  ]");

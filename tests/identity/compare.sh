@@ -48,6 +48,7 @@ build_and_run() {
     if "$compiler" -std=c11 -D_GNU_SOURCE -DEPLB_TEST_BUILD=0 -fno-strict-overflow -ffp-contract=off $flags \
         -I "$source/src" -I "$source/include" "$@" -o "$work/program" -lm -lpthread 2>"$work/errors"; then
         run "$compiler $flags" "$work/program"
+        run "$compiler $flags, layers in two threads" "$work/program" 1 2
     else
         complain "does not compile with $compiler $flags: $(cat "$work/errors")"
     fi
@@ -55,6 +56,8 @@ build_and_run() {
 
 run "this build" "$program"
 run "this build, four threads" "$program" 4
+run "this build, layers in two threads" "$program" 1 2
+run "this build, layers in five threads, twice" "$program" 2 5
 for process in 1 2 3 4; do
     "$program" >"$work/process$process" 2>&1 &
 done

@@ -5,7 +5,8 @@
  * every bit that the planner decides: tables, verdicts, peaks. The lines must be the same whatever
  * compiled this program, and however many copies of it run at once.
  *
- * usage: table_digest [THREADS]   each thread plans everything; all must agree
+ * usage: table_digest [THREADS [WORKERS]]   each thread plans everything, WORKERS layers at a time; all
+ *                                           must agree
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -35,12 +36,13 @@ static const struct form forms[] = {
 
 enum { NUM_FORMS = sizeof forms / sizeof *forms };
 
-static const char *const policies[] = {"balanced", "greedy"};
+static const char *const policies[] = {"balanced", "deepseek", "greedy", "minmax"};
 
 enum { NUM_POLICIES = sizeof policies / sizeof *policies };
 
 /** What one thread works with and finds. */
 struct run {
+    int32_t workers;
     uint64_t digests[NUM_POLICIES][NUM_FORMS];
     size_t published[NUM_POLICIES][NUM_FORMS];
 };
@@ -148,8 +150,10 @@ static size_t digest_run(struct eplb_planner *planner, const struct eplb_shape *
     return published;
 }
 
-static struct eplb_planner *open_planner(const char *policy, const struct form *form, struct desk *desk)
+static struct eplb_planner *open_planner(const char *policy, const struct form *form, int32_t workers,
+                                         struct desk *desk)
 {
+    struct eplb_layer_runner runner = eplb_layer_runner_threads(workers);
     struct eplb_error error;
     struct eplb_planner_params params;
     struct eplb_planner *planner;
@@ -158,6 +162,7 @@ static struct eplb_planner *open_planner(const char *policy, const struct form *
                            form->redundant_experts_num, &error),
            &error);
     params.ops = eplb_policy_find(policy).ops;
+    params.runner = &runner;
     insist(eplb_planner_create(&params, &planner, &error), &error);
     desk->shape = params.shape;
     desk->logical = room_for((size_t)NUM_LAYERS * (size_t)desk->shape.num_experts, sizeof *desk->logical);
@@ -171,7 +176,7 @@ static void plan_form(struct run *run, size_t policy, size_t form)
     struct desk desk;
     struct eplb_error error;
     struct eplb_prng prng;
-    struct eplb_planner *planner = open_planner(policies[policy], &forms[form], &desk);
+    struct eplb_planner *planner = open_planner(policies[policy], &forms[form], run->workers, &desk);
     uint64_t state = UINT64_C(0xcbf29ce484222325);
     eplb_prng_seed(&prng, FIRST_SEED + form);
     for (int round = 0; round < forms[form].rounds; round++) {
@@ -209,12 +214,15 @@ int main(int argc, char **argv)
 {
     static struct run runs[MAX_THREADS];
     pthread_t threads[MAX_THREADS];
-    long count = argc == 2 ? strtol(argv[1], NULL, 10) : 1;
-    if (argc > 2 || count < 1 || count > MAX_THREADS) {
-        fprintf(stderr, "usage: table_digest [THREADS], 1 to %d\n", MAX_THREADS);
+    long count = argc > 1 ? strtol(argv[1], NULL, 10) : 1;
+    long workers = argc > 2 ? strtol(argv[2], NULL, 10) : 1;
+    if (argc > 3 || count < 1 || count > MAX_THREADS || workers < 1 || workers > NUM_LAYERS) {
+        fprintf(stderr, "usage: table_digest [THREADS [WORKERS]], 1 to %d and 1 to %d\n", MAX_THREADS,
+                NUM_LAYERS);
         return 2;
     }
     for (long i = 0; i < count; i++) {
+        runs[i].workers = (int32_t)workers;
         if (pthread_create(&threads[i], NULL, plan_all, &runs[i]) != 0) {
             fprintf(stderr, "table_digest: cannot start a thread\n");
             return 1;

@@ -29,7 +29,8 @@ static enum style_kind kind_of(const char *path, const char *text)
     if (ends_with(path, ".c") || ends_with(path, ".h") || ends_with(path, ".cpp"))
         return STYLE_C;
     if (ends_with(path, ".cmake") || ends_with(path, "CMakeLists.txt") || ends_with(path, ".sh") ||
-        ends_with(path, "Makefile") || strncmp(text, "#!", 2) == 0)
+        ends_with(path, "Makefile") || ends_with(path, ".py") || ends_with(path, ".toml") ||
+        strncmp(text, "#!", 2) == 0)
         return STYLE_HASH;
     return ends_with(path, ".md") ? STYLE_MARKDOWN : STYLE_OTHER;
 }

@@ -177,12 +177,16 @@ static void a_written_line_reaches_the_sink(void **state)
     assert_string_equal(capture.text, "EPLB warning | message=mind the gap");
 
     EPLB_LOG(&sink, PLACEMENT_BENEFIT, EPLB_VALUE_INT(7), EPLB_VALUE_TEXT("greedy"), EPLB_VALUE_REAL(100),
-             EPLB_VALUE_REAL(95), EPLB_VALUE_REAL(0.05), EPLB_VALUE_REAL(0.05), EPLB_VALUE_TEXT("publish"));
+             EPLB_VALUE_REAL(95), EPLB_VALUE_REAL(0.05), EPLB_VALUE_REAL(0.05), EPLB_VALUE_TEXT("publish"),
+             EPLB_VALUE_REAL(90.5), EPLB_VALUE_INT(3), EPLB_VALUE_INT(2), EPLB_VALUE_INT(4096),
+             EPLB_VALUE_TEXT("unknown"));
     assert_int_equal(capture.calls, 2);
     assert_int_equal(capture.level, EPLB_LOG_INFO);
     assert_string_equal(capture.text,
                         "EPLB placement benefit | layer=7 | policy=greedy | current_peak=100 | "
-                        "candidate_peak=95 | improvement=0.05 | threshold=0.05 | verdict=publish");
+                        "candidate_peak=95 | improvement=0.05 | threshold=0.05 | verdict=publish | "
+                        "unbounded_peak=90.5 | moved_slots=3 | sent_slots=2 | bytes=4096 | "
+                        "break_even_forwards=unknown");
 }
 
 static void no_sink_drops_lines(void **state)

@@ -194,9 +194,9 @@ static void reserved_names_are_refused(void **state)
 {
     (void)state;
     expect_refused(
-        EPLB_COMMAND_PLAN, "--eplb_num_nodes=2", EPLB_UNSUPPORTED,
-        "option eplb_num_nodes is reserved (nodes of hierarchical balancing) and not built yet; leave "
-        "it out (flag)");
+        EPLB_COMMAND_PLAN, "--eplb_shift_trigger=2", EPLB_UNSUPPORTED,
+        "option eplb_shift_trigger is reserved (departure from the promised balance that starts a round "
+        "early) and not built yet; leave it out (flag)");
     expect_refused(
         EPLB_COMMAND_TOP, "--noenable_graph", EPLB_UNSUPPORTED,
         "option enable_graph is reserved (replay captured decode graphs) and not built yet; leave it "

@@ -35,7 +35,7 @@ static void known_keys_are_options(void **state)
     expect_kind("ep_size", EPLB_KEY_OPTION);
     expect_kind("instance_name", EPLB_KEY_OPTION);
     expect_kind("eplb_min_peak_load_improvement", EPLB_KEY_OPTION);
-    expect_kind("eplb_max_moves_per_layer", EPLB_KEY_OPTION); /* reserved, and ours by its prefix */
+    expect_kind("eplb_shift_trigger", EPLB_KEY_OPTION); /* reserved, and ours by its prefix */
     expect_kind("sources", EPLB_KEY_SOURCES);
 }
 

@@ -68,6 +68,12 @@ static void defaults_are_the_documented_ones(void **state)
     assert_string_equal(options.process_group, "shm");
     assert_int_equal(options.rank_silence_timeout_seconds, 30);
     assert_int_equal(options.memory_limit, 0);
+    assert_int_equal(options.eplb_max_moves_per_layer, 0);
+    assert_int_equal(options.eplb_expert_bytes, 0);
+    assert_int_equal(options.eplb_bandwidth_bytes_per_second, 0);
+    assert_int_equal(options.eplb_max_break_even_steps, 0);
+    assert_int_equal(options.eplb_num_groups, 1);
+    assert_int_equal(options.eplb_num_nodes, 1);
     for (int i = 0; i < EPLB_NUM_ENGINE_OPTIONS; i++)
         assert_false(eplb_options_was_given(&options, eplb_option_row(i)->name));
 }
@@ -106,6 +112,12 @@ static void every_option_is_set_in_its_own_field(void **state)
     must_set(&options, "process_group", "shm", by_flag);
     must_set(&options, "rank_silence_timeout_seconds", "4", by_flag);
     must_set(&options, "memory_limit", "4611686018427387903", by_flag);
+    must_set(&options, "eplb_max_moves_per_layer", "12", by_flag);
+    must_set(&options, "eplb_expert_bytes", "44040192", by_flag);
+    must_set(&options, "eplb_bandwidth_bytes_per_second", "25000000000", by_flag);
+    must_set(&options, "eplb_max_break_even_steps", "5000", by_flag);
+    must_set(&options, "eplb_num_groups", "8", by_flag);
+    must_set(&options, "eplb_num_nodes", "4", by_flag);
     assert_true(options.enable_eplb);
     assert_int_equal(options.redundant_experts_num, 2);
     assert_int_equal(options.eplb_update_interval, 300);
@@ -126,6 +138,12 @@ static void every_option_is_set_in_its_own_field(void **state)
     assert_string_equal(options.process_group, "shm");
     assert_int_equal(options.rank_silence_timeout_seconds, 4);
     assert_true(options.memory_limit == INT64_C(4611686018427387903));
+    assert_int_equal(options.eplb_max_moves_per_layer, 12);
+    assert_int_equal(options.eplb_expert_bytes, 44040192);
+    assert_true(options.eplb_bandwidth_bytes_per_second == INT64_C(25000000000));
+    assert_int_equal(options.eplb_max_break_even_steps, 5000);
+    assert_int_equal(options.eplb_num_groups, 8);
+    assert_int_equal(options.eplb_num_nodes, 4);
 }
 
 static void a_flag_wins_over_the_file_in_any_order(void **state)
@@ -485,12 +503,9 @@ static void unknown_and_reserved_names_are_refused(void **state)
 static void every_plus_name_is_reserved(void **state)
 {
     (void)state;
-    static const char *const names[] = {"eplb_max_bytes_per_step", "eplb_max_moves_per_layer",
-                                        "eplb_expert_bytes",       "eplb_max_break_even_steps",
-                                        "eplb_num_groups",         "eplb_num_nodes",
-                                        "eplb_shift_trigger",      "eplb_min_tokens_per_layer",
-                                        "on_rank_failure",         "enable_graph",
-                                        "max_graph_batch"};
+    static const char *const names[] = {
+        "eplb_max_bytes_per_step", "eplb_shift_trigger", "eplb_min_tokens_per_layer",
+        "on_rank_failure",         "enable_graph",       "max_graph_batch"};
     struct eplb_options options = defaults();
     assert_int_equal(sizeof names / sizeof names[0], EPLB_NUM_OPTIONS - EPLB_NUM_BUILT_OPTIONS);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -662,7 +677,10 @@ static void the_line_at_start_has_every_value_and_source(void **state)
               "(default) | expert_parallel_degree=0 (default) | enable_fused_mc2=-1 (default) | "
               "ep_size=1 (default) | eplb_update_interval_steps=0 (default) | "
               "eplb_transfer_timeout_seconds=10 (default) | eplb_transfer_chunk_bytes=4194304 "
-              "(default) | eplb_transfer_inflight_bytes=67108864 (default) | initial_placement= "
+              "(default) | eplb_transfer_inflight_bytes=67108864 (default) | eplb_max_moves_per_layer=0 "
+              "(default) | eplb_expert_bytes=0 (default) | eplb_bandwidth_bytes_per_second=0 (default) | "
+              "eplb_max_break_even_steps=0 (default) | eplb_num_groups=1 (default) | "
+              "eplb_num_nodes=1 (default) | initial_placement= "
               "(default) | enable_schedule_overlap=false (default) | instance_name=eplb (default) | "
               "process_group=shm (default) | rank_silence_timeout_seconds=30 (default) | "
               "memory_limit=0 (default) | eplb_replica_routing=static (default) | "

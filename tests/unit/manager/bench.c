@@ -108,7 +108,12 @@ void bench_start(struct bench *bench, const struct bench_options *options)
         .weights_decay = 0.5,
         .first_token = 1,
         .first_seq = 1,
+        .max_moves = options->max_moves,
+        .expert_bytes = options->expert_bytes,
+        .bytes_per_second = options->bytes_per_second,
+        .max_break_even_forwards = options->max_break_even_forwards,
         .log = &kept,
+        .policy_log = options->log_policy ? &kept : NULL,
     };
     struct eplb_error error;
     assert_int_equal(

@@ -37,6 +37,11 @@ struct bench_options {
     double transfer_timeout_s;
     const struct eplb_policy_ops *ops; /* NULL: balanced */
     enum eplb_replica_routing routing;
+    int64_t expert_bytes;
+    double bytes_per_second;
+    int32_t max_break_even_forwards;
+    int32_t max_moves;
+    bool log_policy; /* the gate's lines go to the log too */
 };
 
 /** 3 ranks, 6 experts, 1 redundant slot each; expert 0 is hot, so every layer's plan is published. */

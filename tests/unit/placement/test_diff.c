@@ -154,8 +154,8 @@ static void random_differences_follow_the_rule(void **state)
 {
     (void)state;
     enum { PAIRS = 10000 };
-    static const int32_t shapes[][3] = {{4, 2, 1},  {8, 4, 1}, {8, 2, 4},  {12, 3, 5}, {16, 8, 2},
-                                        {16, 4, 0}, {6, 6, 2}, {64, 8, 1}, {32, 32, 3}};
+    static const int32_t shapes[][3] = {{4, 2, 1},  {8, 4, 1}, {8, 2, 4},  {12, 3, 5},  {16, 8, 2},
+                                        {16, 4, 0}, {6, 6, 2}, {64, 8, 1}, {32, 32, 3}, {16, 16, 13}};
     const uint64_t seed = 20240612;
     printf("seed %" PRIu64 "\n", seed);
     struct eplb_prng prng;

@@ -24,7 +24,9 @@ static const int64_t l2[12] = {20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16,
 
 /* ---- log lines ---- */
 
-enum { MAX_LINES = 16, LINE = 256 };
+enum { MAX_LINES = 16, LINE = 384 };
+
+#define STAYS " | moved_slots=0 | sent_slots=0 | bytes=0 | break_even_forwards=0"
 
 struct lines {
     char text[MAX_LINES][LINE];
@@ -200,7 +202,7 @@ static void layers_without_load_keep_their_placement(void **state)
         char line[LINE];
         snprintf(line, sizeof line,
                  "EPLB placement benefit | layer=%d | policy=balanced | current_peak=0 | candidate_peak=0 | "
-                 "improvement=0 | threshold=0 | verdict=keep: no load",
+                 "improvement=0 | threshold=0 | verdict=keep: no load | unbounded_peak=0" STAYS,
                  layer);
         assert_no_benefit(&benefits[layer]);
         assert_string_equal(lines.text[layer], line);
@@ -339,15 +341,19 @@ static void every_layer_gets_its_line(void **state)
                                         10, 10, 0,  0,  0,  0,  50, 52, 51, 47};
     static const char *const expected[5] = {
         "EPLB placement benefit | layer=3 | policy=balanced | current_peak=100 | candidate_peak=95 | "
-        "improvement=0.05 | threshold=0.05 | verdict=publish",
+        "improvement=0.05 | threshold=0.05 | verdict=publish | unbounded_peak=95 | moved_slots=2 | "
+        "sent_slots=2 | bytes=unknown | break_even_forwards=unknown",
         "EPLB placement benefit | layer=4 | policy=balanced | current_peak=95 | candidate_peak=95 | "
-        "improvement=0 | threshold=0.05 | verdict=keep: no change",
+        "improvement=0 | threshold=0.05 | verdict=keep: no change | unbounded_peak=95" STAYS,
         "EPLB placement benefit | layer=5 | policy=balanced | current_peak=20 | candidate_peak=20 | "
-        "improvement=0 | threshold=0.05 | verdict=keep: below threshold",
+        "improvement=0 | threshold=0.05 | verdict=keep: below threshold | unbounded_peak=20 | moved_slots=2 "
+        "| "
+        "sent_slots=2 | bytes=unknown | break_even_forwards=unknown",
         "EPLB placement benefit | layer=6 | policy=balanced | current_peak=0 | candidate_peak=0 | "
-        "improvement=0 | threshold=0.05 | verdict=keep: no load",
+        "improvement=0 | threshold=0.05 | verdict=keep: no load | unbounded_peak=0" STAYS,
         "EPLB placement benefit | layer=60 | policy=balanced | current_peak=102 | candidate_peak=101 | "
-        "improvement=0.00980392 | threshold=0.05 | verdict=keep: below threshold",
+        "improvement=0.00980392 | threshold=0.05 | verdict=keep: below threshold | unbounded_peak=101 | "
+        "moved_slots=2 | sent_slots=2 | bytes=unknown | break_even_forwards=unknown",
     };
     struct eplb_planner_params params = params_of(5, 4, 2, 0);
     params.layer_ids = layer_ids;
@@ -371,7 +377,8 @@ static void a_plan_that_changes_no_set_says_so(void **state)
     rebalance(planner, logical, physical);
     assert_string_equal(lines.text[0],
                         "EPLB placement benefit | layer=0 | policy=balanced | current_peak=100 | "
-                        "candidate_peak=95 | improvement=0.05 | threshold=0.05 | verdict=keep: no change");
+                        "candidate_peak=95 | improvement=0.05 | threshold=0.05 | verdict=keep: no change | "
+                        "unbounded_peak=95" STAYS);
     eplb_planner_destroy(planner);
 }
 
@@ -386,7 +393,8 @@ static void a_plan_without_logical_load_says_so(void **state)
     rebalance(planner, none, physical);
     assert_string_equal(lines.text[0],
                         "EPLB placement benefit | layer=0 | policy=balanced | current_peak=6 | "
-                        "candidate_peak=0 | improvement=1 | threshold=0.05 | verdict=keep: no load");
+                        "candidate_peak=0 | improvement=1 | threshold=0.05 | verdict=keep: no load | "
+                        "unbounded_peak=0" STAYS);
     eplb_planner_destroy(planner);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The eplb authors */
 /**
- * The two policies on small loads with known plans, and their names.
+ * The names of the policies, and `balanced` and `greedy` on small loads with known plans.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,11 +34,13 @@ static void names_are_found_whatever_their_case(void **state)
         const char *name;
     } cases[] = {
         {"balanced", "balanced"},      {"BALANCED", "balanced"},      {"Balanced", "balanced"},
-        {"greedy", "greedy"},          {"GREEDY", "greedy"},          {"Robust", "robust"},
-        {"flat", "balanced"},          {"deepseek_flat", "balanced"}, {"deepseek-flat", "balanced"},
-        {"DeepSeek-Flat", "balanced"}, {"hier", "balanced"},          {"HIER", "balanced"},
-        {"hierarchical", "balanced"},  {"HIERARCHICAL", "balanced"},  {"deepseek_hier", "balanced"},
-        {"deepseek-hier", "balanced"},
+        {"greedy", "greedy"},          {"GREEDY", "greedy"},          {"flat", "balanced"},
+        {"deepseek_flat", "balanced"}, {"deepseek-flat", "balanced"}, {"DeepSeek-Flat", "balanced"},
+        {"hier", "balanced"},          {"HIER", "balanced"},          {"hierarchical", "balanced"},
+        {"HIERARCHICAL", "balanced"},  {"deepseek_hier", "balanced"}, {"deepseek-hier", "balanced"},
+        {"deepseek", "deepseek"},      {"DeepSeek", "deepseek"},      {"DEEPSEEK", "deepseek"},
+        {"minmax", "minmax"},          {"MinMax", "minmax"},          {"MINMAX", "minmax"},
+        {"Robust", "robust"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct eplb_policy_choice choice = eplb_policy_find(cases[i].kind);
@@ -60,6 +62,9 @@ static void another_name_means_greedy(void **state)
         {"Blaanced", "balanced"},
         {"gredy", "greedy"},
         {"GREEDYY", "greedy"},
+        {"minmx", "minmax"},
+        {"min-max", "minmax"},
+        {"deepsek", "deepseek"},
         {"deepseek flat", "deepseek_flat"},
         {"deepseek-heir", "deepseek-hier"},
         {"hierachical", "hierarchical"},

@@ -25,6 +25,13 @@ static void draw_params(struct recorded *run, struct eplb_prng *prng, uint64_t s
     params->first_seq = 1 + eplb_prng_below(prng, 1000);
     params->replica_routing = (enum eplb_replica_routing)(seed % EPLB_NUM_ROUTINGS);
     params->weights_decay = 0.125 * (double)(seed % 8);
+    if (eplb_prng_below(prng, 2) == 0) {
+        eplb_policy_settings_init(&params->settings);
+        params->max_moves = (int32_t)eplb_prng_below(prng, 6);
+        params->expert_bytes = 1 + (int64_t)eplb_prng_below(prng, 1000000);
+        params->bytes_per_second = eplb_prng_below(prng, 2) ? 0 : 12345.5;
+        params->max_break_even_forwards = (int32_t)eplb_prng_below(prng, 3) * 100;
+    }
     if (eplb_prng_below(prng, 2) == 0)
         return;
     for (int layer = 0; layer < WORKER_LAYERS; layer++) {

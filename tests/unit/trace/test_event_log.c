@@ -118,11 +118,14 @@ static void the_header_comes_back(void **state)
     static const uint64_t generations[SMALL_LAYERS] = {7, UINT64_C(1) << 40};
     static const int32_t layer_ids[SMALL_LAYERS] = {3, 60};
     const char *path = path_of("header.events");
-    for (int arrays = 0; arrays < 8; arrays++) {
+    for (int arrays = 0; arrays < 16; arrays++) {
         struct eplb_manager_core_params params = small_params();
         params.initial = arrays & 1 ? initial : NULL;
         params.generations = arrays & 2 ? generations : NULL;
         params.layer_ids = arrays & 4 ? layer_ids : NULL;
+        params.max_moves = arrays & 8 ? 17 : 0;
+        params.expert_bytes = arrays & 8 ? INT64_C(19) << 40 : 0;
+        params.bytes_per_second = arrays & 8 ? 20.5 : 0;
         unlink(path);
         struct eplb_event_writer *writer = writer_of(path, NULL);
         eplb_event_writer_start(writer, &params);
@@ -143,6 +146,10 @@ static void the_header_comes_back(void **state)
         assert_int_equal(read->initial != NULL, (arrays & 1) != 0);
         assert_int_equal(read->generations != NULL, (arrays & 2) != 0);
         assert_int_equal(read->layer_ids != NULL, (arrays & 4) != 0);
+        assert_int_equal(read->settings.num_groups * read->settings.num_nodes, 1);
+        assert_int_equal(read->max_moves, params.max_moves);
+        assert_int_equal(read->expert_bytes, params.expert_bytes);
+        assert_true(read->bytes_per_second == params.bytes_per_second);
         if (arrays & 1)
             assert_memory_equal(read->initial, initial, sizeof initial);
         if (arrays & 2)

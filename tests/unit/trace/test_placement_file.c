@@ -217,8 +217,19 @@ static void the_written_text_is_known(void **state)
     static const char *const names[] = {"golden/placement/four_experts.json",
                                         "golden/placement/weighted.json"};
     for (size_t i = 0; i < 2; i++) {
-        const struct eplb_placement_prediction predicted = {12.5, 10, 10.25};
-        const struct eplb_placement_verdict gate = {true, 0.1, 1e-9, 1.0 / 3};
+        static const int32_t replicas[4] = {2, 2, 1, 1};
+        const struct eplb_placement_prediction predicted = {
+            .peak = 12.5, .mean = 10, .lower_bound = 10.25, .replicas = replicas};
+        const struct eplb_placement_verdict gate = {.publish = true,
+                                                    .current_peak = 0.1,
+                                                    .candidate_peak = 1e-9,
+                                                    .improvement = 1.0 / 3,
+                                                    .unbounded_peak = 2.5,
+                                                    .moved_slots = 3,
+                                                    .sent_slots = 2,
+                                                    .bytes = 4096,
+                                                    .break_even_forwards = 12.5,
+                                                    .pays = true};
         struct eplb_placement_file file;
         struct eplb_text text = {0};
         struct eplb_error error;
