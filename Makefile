@@ -59,6 +59,7 @@ soak: ## Run the simulator over 50000 seeds, ten million messages between proces
 	cmake --build --preset release --target sim_soak
 	cmake --build --preset release --target channel_soak
 	cmake --build --preset release --target trace_soak
+	cmake --build --preset release --target recovery_soak
 
 full: ## Everything that CI runs, the soak, and the bare Debian test (needs root)
 	bash .ci/run

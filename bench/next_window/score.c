@@ -13,8 +13,11 @@
 const enum eplb_replica_routing scored_routings[NUM_SCORED_ROUTINGS] = {
     EPLB_ROUTING_STATIC, EPLB_ROUTING_WEIGHTED, EPLB_ROUTING_ADAPTIVE, EPLB_ROUTING_BATCH};
 
-/* Recent load is kept in 1 / RECENT_UNIT tokens and forgets 1 / 2^RECENT_SHIFT of itself with a forward. */
-enum { RECENT_UNIT = 1024, RECENT_SHIFT = 6 };
+/*
+ * Recent load is kept in 1 / RECENT_UNIT tokens and forgets 1 / 2^RECENT_SHIFT of itself with a forward, as
+ * the manager's does by default: it keeps 0.97.
+ */
+enum { RECENT_UNIT = 1024, RECENT_SHIFT = 5 };
 
 void scorer_init(struct scorer *scorer, const struct traffic *traffic, const struct eplb_shape *shape)
 {

@@ -33,6 +33,9 @@ struct eplb_group;            /* eplb/group.h */
 struct eplb_metrics;          /* eplb/metrics.h */
 struct eplb_manager_observer; /* below */
 
+/** Largest shift_trigger. */
+#define EPLB_MAX_SHIFT_TRIGGER 1000
+
 /** Parameters. Set by eplb_manager_params_init, then changed by the host; values are copied at create. */
 struct eplb_manager_params {
     size_t size;                       /**< sizeof(struct eplb_manager_params). */
@@ -55,13 +58,20 @@ struct eplb_manager_params {
     enum eplb_replica_routing replica_routing; /**< How the workers route; default static. Says how the gate
                                                     judges, and whether commands carry weights: from
                                                     `weighted` on with tables, `adaptive` updates too. */
-    double weights_decay;            /**< adaptive: what a further sample leaves of the recent load, in [0,
-                                          EPLB_MAX_RECENT_DECAY]; default 0.97. */
-    int32_t solve_budget_us;         /**< adaptive: most time that solving all layers once takes, > 0, in
-                                          microseconds; layers not reached wait; default 20000. */
-    int64_t expert_bytes;            /**< Bytes of one expert's tensors in one layer: for the metric of moved
-                                          bytes, and what a migration costs; default 0: unknown. */
-    struct eplb_metrics *metrics;    /**< Counted into; outlives the manager; NULL: no metrics. */
+    double weights_decay;         /**< adaptive: what a further sample leaves of the recent load at most, in
+                                       [0, EPLB_MAX_RECENT_DECAY]; default 0.97. Large samples leave less:
+                                       see eplb_aggregator_keep_recent. */
+    int32_t solve_budget_us;      /**< adaptive: most time that solving all layers once takes, > 0, in
+                                       microseconds; layers not reached wait; default 20000. */
+    double shift_trigger;         /**< In [0, EPLB_MAX_SHIFT_TRIGGER]; default 0: off. Standard deviations by
+                                       which the traffic must depart from what a placement was planned from
+                                       before a round starts ahead of its time. */
+    int64_t min_tokens_per_layer; /**< >= 0: counts that a layer's window must have before a policy run, a
+                                       token once for each expert that it went to; default 0: any number,
+                                       and 128 for each expert after a shift. */
+    int64_t expert_bytes;         /**< Bytes of one expert's tensors in one layer: for the metric of moved
+                                       bytes, and what a migration costs; default 0: unknown. */
+    struct eplb_metrics *metrics; /**< Counted into; outlives the manager; NULL: no metrics. */
     const struct eplb_group *group;  /**< For the decision record only; outlives the manager. No default. */
     const struct eplb_log_sink *log; /**< Outlives the manager; NULL: no log. */
     const struct eplb_clock *clock;  /**< Outlives the manager; default the system's. */
@@ -166,6 +176,7 @@ struct eplb_manager_status {
     uint64_t layers_published;                     /**< Layers that passed the gate. */
     uint64_t layers_committed;                     /**< Layers that switched. */
     uint64_t layers_aborted;                       /**< Layers given up, for whatever reason. */
+    uint64_t shifts;                               /**< Shifts of the traffic that were found. */
     uint64_t weight_solves, weight_updates;        /**< Solves begun; weight updates handed out. */
     uint64_t layers_timed_out;                     /**< Of these, by the prepare timeout. */
     uint64_t slots_moved;                          /**< Slots that commits gave another expert. */

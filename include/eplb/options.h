@@ -96,6 +96,8 @@ struct eplb_options {
     int32_t eplb_cost_per_active_slot;           /**< 0; >= 0; runtime. */
     int32_t eplb_cost_per_token;                 /**< 1; >= 1; runtime. */
     char node_of_rank[EPLB_OPTION_PATH];         /**< "": one node; a list, see the manual page; runtime. */
+    double eplb_shift_trigger;                   /**< 0: off; standard deviations in [0, 1000]; manager. */
+    int64_t eplb_min_tokens_per_layer;           /**< 0: any number; counts >= 0; manager. */
 };
 
 /**

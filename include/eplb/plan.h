@@ -12,7 +12,7 @@
  *     eplb_plan_request_init(&request);           the defaults
  *     if (eplb_shape_init(&request.shape, num_layers, num_experts, ep_size, redundant, &error) != EPLB_OK)
  *         ... say error.text ...
- *     request.policy = eplb_policy_find("minmax").ops;  or balanced, greedy, deepseek, one's own
+ *     request.policy = eplb_policy_find("minmax").ops;  or balanced, greedy, deepseek, robust, one's own
  *     request.load = counts;                      tokens of each expert in each layer, [L][E]
  *     request.active = running;                   what runs now, [L][R][K]
  *     eplb_plan_init(&plan);                      nothing is wanted yet
@@ -22,6 +22,9 @@
  *     if (scratch == NULL || eplb_plan(&request, scratch, &plan, &error) != EPLB_OK)
  *         ... say error.text ...
  *     for each layer with figures[layer].benefit.publish: make its placement the running one
+ *
+ * An engine that routes by weights or divides every batch asks for `robust`, says how it routes
+ * (replica_routing), and gives the windows before this one (history): see eplb/routing.h.
  *
  * The scratch memory serves any number of calls with the same shape, policy, settings, max_moves and number
  * of threads. `redundant` is the number of redundant slots of each rank, not of all of them together.
@@ -58,11 +61,17 @@ struct eplb_plan_request {
     int32_t max_moves;               /**< Slots of a layer that may change; 0 (default): any number. */
     struct eplb_migration_cost cost; /**< What moving a slot costs; default: unknown. */
     int32_t num_threads;             /**< In [1, 1024]; default 1: everything in the calling thread. */
+    const int64_t *history; /**< [num_history][L][E] windows before this one, oldest first; NULL: none. */
+    int32_t num_history;    /**< 0 (default) to EPLB_MAX_POLICY_WINDOWS. */
+    const int64_t *parts; /**< [num_parts][L][E] the window of load in pieces, oldest first; NULL: unknown. */
+    int32_t num_parts;    /**< 0 (default) to EPLB_MAX_POLICY_WINDOWS. */
+    enum eplb_replica_routing replica_routing; /**< What the gate judges for; default static. */
 };
 
 /** What the plan of one layer brings. */
 struct eplb_plan_layer {
-    struct eplb_balance balance;     /**< Of the new placement: peak, mean, lower bound. */
+    struct eplb_balance balance;     /**< Of the new placement under even split: peak, mean, lower bound. What
+                                          it comes to as tokens are routed is benefit.candidate_peak. */
     struct eplb_benefit benefit;     /**< The gate's figures and verdict. */
     struct eplb_migration migration; /**< Slots to move, bytes, forwards until that has paid. */
     double unbounded_peak;           /**< The benefit.candidate_peak of the plan that max_moves did not allow;
@@ -74,7 +83,8 @@ struct eplb_plan_layer {
 struct eplb_plan {
     size_t size;                    /**< sizeof(struct eplb_plan). */
     int32_t *expert_ids;            /**< [L][R][K] placements. Required. */
-    int32_t *weights;               /**< [L][R][K] in units of 1 / EPLB_WEIGHT_UNIT. */
+    int32_t *weights;               /**< [L][R][K] in units of 1 / EPLB_WEIGHT_UNIT: the policy's; without,
+                                         as eplb_planner_weights says. */
     int32_t *replicas;              /**< [L][E] replicas of each expert. */
     struct eplb_plan_layer *layers; /**< [L] figures. NULL: no gate is passed and no time spent on it. */
 };

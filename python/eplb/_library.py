@@ -52,7 +52,8 @@ class PlanRequest(Structure):
     _fields_ = [("size", c_size_t), ("shape", Shape), ("policy", c_void_p), ("settings", PolicySettings),
                 ("load", POINTER(c_int64)), ("active", POINTER(c_int32)), ("physical", POINTER(c_int64)),
                 ("min_improvement", c_double), ("max_moves", c_int32), ("cost", MigrationCost),
-                ("num_threads", c_int32)]
+                ("num_threads", c_int32), ("history", POINTER(c_int64)), ("num_history", c_int32),
+                ("parts", POINTER(c_int64)), ("num_parts", c_int32), ("replica_routing", c_int)]
 
 
 class PlanLayer(Structure):
@@ -75,6 +76,7 @@ FUNCTIONS = {
     "eplb_status_text": (c_char_p, [c_int]),
     "eplb_shape_init": (c_int, [POINTER(Shape)] + [c_int64] * 4 + [POINTER(Error)]),
     "eplb_policy_find": (PolicyChoice, [c_char_p]),
+    "eplb_replica_routing_parse": (c_int, [c_char_p, POINTER(c_int), POINTER(Error)]),
     "eplb_policy_settings_init": (None, [POINTER(PolicySettings)]),
     "eplb_plan_request_init": (None, [POINTER(PlanRequest)]),
     "eplb_plan_init": (None, [POINTER(Plan)]),

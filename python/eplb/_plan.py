@@ -106,7 +106,16 @@ def _real(value, name):
     return number
 
 
-def plan(load, ep_size, redundant=1, policy="minmax", active=None, physical=None, *, threads=1,
+def _routing(name):
+    if not isinstance(name, str):
+        raise ValueError("replica_routing is %r; a name is expected" % (name,))
+    routing = ctypes.c_int()
+    _library.call("eplb_replica_routing_parse", name.encode(), ctypes.byref(routing))
+    return routing.value
+
+
+def plan(load, ep_size, redundant=1, policy="minmax", active=None, physical=None, *, history=None, parts=None,
+         replica_routing="static", threads=1,
          min_improvement=0.05, max_moves=0, num_groups=1, num_nodes=1, expert_bytes=0, bytes_per_second=0.0,
          seconds_per_token=0.0, num_forwards=0.0, max_break_even_forwards=0):
     """Plans all layers in one call.
@@ -114,9 +123,13 @@ def plan(load, ep_size, redundant=1, policy="minmax", active=None, physical=None
     load        [layers, experts] tokens, whole numbers; experts divide by ep_size
     ep_size     ranks
     redundant   extra slots of each rank (others count them in total: total / ep_size)
-    policy      minmax, deepseek, balanced, greedy or another name of eplb_policy_kind
+    policy      minmax, deepseek, balanced, greedy, robust or another name of eplb_policy_kind; robust is for
+                engines whose routing follows the load
     active      [layers, ranks, slots per rank] or [layers, slots] that runs now; None: the initial placement
     physical    the same shape: tokens per slot, measured under it; None: the even split of load
+    history     [windows, layers, experts] of up to 16 windows before this one, oldest first; for robust
+    parts       [pieces, layers, experts] of up to 16 pieces of this window, oldest first; for robust
+    replica_routing  static, local, weighted, adaptive or batch: what the gate judges for
     threads     1 to 1024; the plan is the same with any number
     min_improvement  what the gate asks for, in [0, 1]
     max_moves   slots of a layer that may change; 0: any number
@@ -142,6 +155,13 @@ def plan(load, ep_size, redundant=1, policy="minmax", active=None, physical=None
         if value is not None:
             kept.append(_table(value, ctype, name, table))
             setattr(request, name, kept[-1].pointer)
+    for name, value in (("history", history), ("parts", parts)):
+        count = _arrays.sizes(value)[:1] if value is not None else (0,)
+        if count != (0,):
+            kept.append(_arrays.read(value, ctypes.c_int64, 3, name, (*count, *array.shape)))
+            setattr(request, name, kept[-1].pointer)
+            setattr(request, "num_" + name, _int32(count[0], name))
+    request.replica_routing = _routing(replica_routing)
     request.policy = _policy(policy)
     request.settings.num_groups = _int32(num_groups, "num_groups")
     request.settings.num_nodes = _int32(num_nodes, "num_nodes")

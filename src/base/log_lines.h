@@ -12,6 +12,8 @@
     LINE(WARNING, WARNING, "EPLB warning", 1, "message")                                                     \
     LINE(MANAGER_START, INFO, "EPLB manager start", 4, "policy", "num_layers", "ep_size", "slots_per_rank")  \
     LINE(REBALANCE, INFO, "EPLB rebalance", 4, "policy", "policy_ms", "layers_to_update", "num_layers")      \
+    LINE(TRAFFIC_SHIFT, INFO, "EPLB traffic shift", 7, "num_departed", "num_judged", "layers", "layer",      \
+         "score", "promised_balance", "measured_balance")                                                    \
     LINE(HEARTBEAT, INFO, "EPLB heartbeat", 8, "path", "rank", "tasks_ok_since_last",                        \
          "tasks_failed_since_last", "layers_completed", "layers_timed_out", "last_sample_age_s",             \
          "last_tokens")                                                                                      \

@@ -5,8 +5,10 @@
  * gate publishes of it is committed, and the window after that says what it was worth; then that window is
  * planned from, under the placement that is active by now.
  *
- * Every expert's load counts as split evenly over its replicas, also the measured load that the gate
- * compares a candidate with. Pure: no clock, no file.
+ * A window's load falls on the replicas as cli/routed.h says for the planner's replica_routing, also the
+ * measured load that the gate compares a candidate with: with `weighted` by the weights that came with the
+ * plan of an earlier window, with `adaptive` and `batch` by the best split of the window itself. Pure: no
+ * clock, no file.
  */
 #ifndef CLI_EVALUATE_H
 #define CLI_EVALUATE_H
@@ -46,6 +48,7 @@ struct eplb_evaluation_total {
 
 struct eplb_evaluator_params {
     struct eplb_planner_params planner; /* initial is where the evaluation starts */
+    const int32_t *initial_weights;     /* for `weighted`, the shape of initial; NULL: equal ones */
     bool plans;                         /* false: nothing is planned, the placement stays */
 };
 
@@ -62,17 +65,20 @@ void eplb_evaluator_destroy(struct eplb_evaluator *evaluator);
 /**
  * Plans from a window, commits what the gate publishes, and scores on the next window.
  *
- * @param window     [num_layers][num_experts], each in [0, 2^62]
- * @param next       the same of the window after it
+ * @param loads      the window, and what came before it; physical is not looked at
+ * @param next       [num_layers][num_experts] of the window after it, each in [0, 2^62]
  * @param evaluation written on success only
- * @return as eplb_planner_rebalance; nothing is committed then
+ * @return as eplb_planner_plan; nothing is committed then
  */
-enum eplb_status eplb_evaluator_step(struct eplb_evaluator *evaluator, const int64_t *window,
+enum eplb_status eplb_evaluator_step(struct eplb_evaluator *evaluator, const struct eplb_planner_loads *loads,
                                      const int64_t *next, struct eplb_evaluation *evaluation,
                                      struct eplb_error *error);
 
 /** The placement that is active by now, [num_layers][ep_size][slots_per_rank]. */
 const int32_t *eplb_evaluator_active(const struct eplb_evaluator *evaluator);
+
+/** Its weights, the same shape: those that came with each layer's plan, before that those of the start. */
+const int32_t *eplb_evaluator_weights(const struct eplb_evaluator *evaluator);
 
 /** Sums up the windows. */
 void eplb_evaluation_sum(const struct eplb_evaluation *evaluations, int32_t count,

@@ -14,6 +14,7 @@
 #include "base/nearest.h"
 #include "cli/plan_summary.h"
 #include "cli/planning.h"
+#include "cli/routed.h"
 #include "os/file.h"
 #include "trace/ids_file.h"
 
@@ -31,7 +32,13 @@ static const struct eplb_command_doc plan_doc = {
         "for people goes to standard error.\n"
         "\n"
         "The load is what the recording says; how it falls on the slots of the current placement was not "
-        "recorded, so every expert's load counts as split evenly over its replicas.\n"
+        "recorded. With --eplb_replica_routing=static or local every expert's load counts as split evenly "
+        "over its replicas; with weighted as split by the weights, the current ones and those that come "
+        "with the plan; with adaptive and batch as divided in the best way. Weights are written with all "
+        "but static and local, and with --eplb_policy_kind=robust.\n"
+        "\n"
+        "A policy is told what else the file has: of a step that was chosen the 16 steps before it, of all "
+        "steps added up the steps themselves. Only robust asks for it.\n"
         "\n"
         "Of routed ids (NAME.ids.u8 or NAME.ids.u16, with NAME.json beside them) each phase counts as one "
         "step, with all of its tokens added up: --phase names one, --step counts them from 0.\n"
@@ -43,19 +50,27 @@ static const struct eplb_command_doc plan_doc = {
         "eplb plan --load=load.json --ep_size=8 > placement.json\n"
         "eplb plan --load=load.csv --ep_size=16 --redundant_experts_num=2 --step=last --output=next.json\n"
         "eplb plan --load=load.npy --ep_size=8 --current=placement.json --keep_unpublished\n"
-        "eplb plan --load=recorded.ids.u8 --phase=law --ep_size=8 --output=law.json\n",
+        "eplb plan --load=recorded.ids.u8 --phase=law --ep_size=8 --output=law.json\n"
+        "eplb plan --load=load.csv --ep_size=8 --eplb_policy_kind=robust --eplb_replica_routing=adaptive\n",
 };
 
 /** Everything of one call; freed as a whole. */
 struct plan {
     struct eplb_config config;
     struct eplb_load load;
-    int64_t *logical;  /* [L][E] the steps that were asked for */
+    int32_t first;     /* of the steps that were asked for */
+    int32_t end;       /* behind the last of them */
+    int64_t *logical;  /* [L][E] these steps */
+    int64_t *pieces;   /* [EPLB_MAX_POLICY_WINDOWS][L][E] the same, as far as they are too many to be told */
+    int64_t *physical; /* [L][R][K] the same by the current weights; NULL: split evenly */
     int32_t *replicas; /* [L][E] of the placement that is written */
+    uint64_t *cuts;    /* [L][words] densest rank sets of it */
     struct eplb_placement_file current;
     struct eplb_placement_file result;
     struct eplb_placement_prediction *predicted; /* [L] */
     struct eplb_placement_verdict *verdicts;     /* [L] */
+    const struct eplb_policy_ops *policy;
+    struct eplb_routed routed;
     struct eplb_planner *planner;
     struct eplb_text text;
 };
@@ -64,11 +79,15 @@ static void plan_free(struct plan *plan)
 {
     eplb_text_free(&plan->text);
     eplb_planner_destroy(plan->planner);
+    eplb_routed_free(&plan->routed);
     free(plan->verdicts);
     free(plan->predicted);
     eplb_placement_file_free(&plan->result);
     eplb_placement_file_free(&plan->current);
+    free(plan->cuts);
     free(plan->replicas);
+    free(plan->physical);
+    free(plan->pieces);
     free(plan->logical);
     eplb_load_free(&plan->load);
 }
@@ -121,70 +140,138 @@ static enum eplb_status find_phase(const struct plan *plan, int32_t *row, struct
     return EPLB_OK;
 }
 
-/** The steps [first, end) that --step or --phase choose; without them all. */
-static enum eplb_status choose_steps(const struct plan *plan, int32_t *first, int32_t *end,
-                                     struct eplb_error *error)
+/** The steps that --step or --phase choose; without them all. */
+static enum eplb_status choose_steps(struct plan *plan, struct eplb_error *error)
 {
     const struct eplb_command_options *own = &plan->config.own;
-    *first = 0;
-    *end = plan->load.num_steps;
+    plan->first = 0;
+    plan->end = plan->load.num_steps;
     if (own->step == NULL && own->phase == NULL)
         return EPLB_OK;
-    EPLB_TRY(own->phase != NULL ? find_phase(plan, first, error) : find_step(plan, first, error));
-    *end = *first + 1;
+    EPLB_TRY(own->phase != NULL ? find_phase(plan, &plan->first, error)
+                                : find_step(plan, &plan->first, error));
+    plan->end = plan->first + 1;
     return EPLB_OK;
+}
+
+static size_t counts_of(const struct eplb_load *load)
+{
+    return (size_t)load->num_layers * (size_t)load->num_experts;
+}
+
+static enum eplb_status add_steps(const struct plan *plan, int32_t first, int32_t end, int64_t *sum,
+                                  struct eplb_error *error)
+{
+    struct eplb_error reason;
+    enum eplb_status status = eplb_load_sum(&plan->load, first, end, sum, &reason);
+    return eplb_planning_name_file(status, plan->config.own.load, &reason, error);
 }
 
 static enum eplb_status read_load(struct plan *plan, struct eplb_error *error)
 {
     EPLB_TRY(eplb_planning_load(&plan->config, &plan->load, error));
-    int32_t first;
-    int32_t end;
-    EPLB_TRY(choose_steps(plan, &first, &end, error));
-    plan->logical =
-        calloc((size_t)plan->load.num_layers * (size_t)plan->load.num_experts, sizeof *plan->logical);
+    EPLB_TRY(choose_steps(plan, error));
+    plan->logical = calloc(counts_of(&plan->load), sizeof *plan->logical);
     if (plan->logical == NULL)
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the load of %d layers", plan->load.num_layers);
-    struct eplb_error reason;
-    enum eplb_status status = eplb_load_sum(&plan->load, first, end, plan->logical, &reason);
-    return eplb_planning_name_file(status, plan->config.own.load, &reason, error);
+    return add_steps(plan, plan->first, plan->end, plan->logical, error);
 }
 
 static enum eplb_status allocate(struct plan *plan, struct eplb_error *error)
 {
     struct eplb_shape shape;
+    enum eplb_replica_routing routing = eplb_planning_routing(&plan->config);
     EPLB_TRY(eplb_planning_shape(&plan->config, &plan->load, &shape, error));
     EPLB_TRY(eplb_planning_current(&plan->config, &plan->load, &shape, &plan->current, error));
-    EPLB_TRY(eplb_placement_file_init(&plan->result, &shape, false, error));
+    bool with_weights = routing >= EPLB_ROUTING_WEIGHTED || eplb_planning_is_robust(plan->policy);
+    EPLB_TRY(eplb_placement_file_init(&plan->result, &shape, with_weights, error));
+    EPLB_TRY(eplb_routed_init(&plan->routed, &shape, routing, error));
     size_t layers = (size_t)shape.num_layers;
     plan->replicas = calloc(layers, (size_t)shape.num_experts * sizeof *plan->replicas);
+    plan->cuts = calloc(layers, (size_t)eplb_routed_words(&shape) * sizeof *plan->cuts);
     plan->predicted = calloc(layers, sizeof *plan->predicted);
     plan->verdicts = calloc(layers, sizeof *plan->verdicts);
-    if (plan->replicas == NULL || plan->predicted == NULL || plan->verdicts == NULL)
+    bool measured = routing == EPLB_ROUTING_WEIGHTED;
+    if (measured)
+        plan->physical = calloc(layers, (size_t)shape.num_slots * sizeof *plan->physical);
+    if (plan->replicas == NULL || plan->cuts == NULL || plan->predicted == NULL || plan->verdicts == NULL ||
+        (measured && plan->physical == NULL))
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for a plan of %d layers with %d slots each", shape.num_layers,
                   shape.num_slots);
     return EPLB_OK;
 }
 
+/** The window in pieces: its steps, or, where these are too many, several of them added up. */
+static enum eplb_status tell_parts(struct plan *plan, struct eplb_planner_loads *loads,
+                                   struct eplb_error *error)
+{
+    int32_t steps = plan->end - plan->first;
+    bool each = steps <= EPLB_MAX_POLICY_WINDOWS;
+    loads->num_parts = each ? steps : EPLB_MAX_POLICY_WINDOWS;
+    for (int32_t i = 0; each && i < steps; i++)
+        loads->parts[i] = eplb_load_row(&plan->load, plan->first + i, 0);
+    if (each)
+        return EPLB_OK;
+    size_t counts = counts_of(&plan->load);
+    plan->pieces = calloc(EPLB_MAX_POLICY_WINDOWS, counts * sizeof *plan->pieces);
+    if (plan->pieces == NULL)
+        EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the load of %d layers in %d pieces", plan->load.num_layers,
+                  EPLB_MAX_POLICY_WINDOWS);
+    for (int32_t i = 0; i < loads->num_parts; i++) {
+        int64_t *piece = plan->pieces + (size_t)i * counts;
+        loads->parts[i] = piece;
+        EPLB_TRY(add_steps(plan, plan->first + (int32_t)((int64_t)steps * i / loads->num_parts),
+                           plan->first + (int32_t)((int64_t)steps * (i + 1) / loads->num_parts), piece,
+                           error));
+    }
+    return EPLB_OK;
+}
+
+/** What the policy is told of the load: of one step what came before it, of several their course. */
+static enum eplb_status tell_loads(struct plan *plan, struct eplb_planner_loads *loads,
+                                   struct eplb_error *error)
+{
+    eplb_planner_loads_init(loads);
+    if (!plan->config.options.enable_eplb)
+        return EPLB_OK;
+    loads->logical = plan->logical;
+    loads->physical = plan->physical;
+    if (plan->end - plan->first > 1)
+        return tell_parts(plan, loads, error);
+    int32_t before = plan->first < EPLB_MAX_POLICY_WINDOWS ? plan->first : EPLB_MAX_POLICY_WINDOWS;
+    loads->num_history = before;
+    for (int32_t i = 0; i < before; i++)
+        loads->history[i] = eplb_load_row(&plan->load, plan->first - before + i, 0);
+    return EPLB_OK;
+}
+
+/** How the load falls on the slots of the current placement, where weights say so. */
+static void split_load(struct plan *plan)
+{
+    const struct eplb_shape *shape = &plan->current.shape;
+    for (int32_t layer = 0; plan->physical != NULL && layer < shape->num_layers; layer++) {
+        size_t row = (size_t)layer * (size_t)shape->num_slots;
+        eplb_routed_split(&plan->routed, plan->current.expert_ids + row, plan->current.weights + row,
+                          plan->logical + (size_t)layer * (size_t)shape->num_experts, plan->physical + row);
+    }
+}
+
 static enum eplb_status compute(struct plan *plan, struct eplb_error *error)
 {
-    struct eplb_planner_params params;
-    eplb_planner_params_init(&params);
-    params.shape = plan->current.shape;
-    params.ops = eplb_planning_policy(&plan->config);
     const struct eplb_layer_runner runner = eplb_layer_runner_threads(plan->config.own.threads);
-    params.runner = &runner;
-    params.settings = eplb_planning_settings(&plan->config);
-    params.cost = eplb_planning_cost(&plan->config);
-    params.max_moves = plan->config.options.eplb_max_moves_per_layer;
-    params.min_peak_load_improvement = plan->config.options.eplb_min_peak_load_improvement;
+    struct eplb_planner_params params;
+    eplb_planning_params(&plan->config, plan->policy, &runner, &params);
+    params.shape = plan->current.shape;
     params.initial = plan->current.expert_ids;
     params.layer_ids = plan->load.layer_ids;
-    params.log = plan->config.own.verbose ? eplb_cli_log() : NULL;
     EPLB_TRY(eplb_planner_create(&params, &plan->planner, error));
     snprintf(plan->result.policy, sizeof plan->result.policy, "%s", params.ops->name);
-    const int64_t *load = plan->config.options.enable_eplb ? plan->logical : NULL;
-    return eplb_planner_rebalance(plan->planner, load, NULL, error);
+    snprintf(plan->result.replica_routing, sizeof plan->result.replica_routing, "%s",
+             eplb_replica_routing_name(params.replica_routing));
+    split_load(plan);
+    struct eplb_planner_loads loads;
+    EPLB_TRY(tell_loads(plan, &loads, error));
+    return eplb_planner_plan(plan->planner, &loads, error);
 }
 
 static struct eplb_placement_verdict verdict_of(const struct plan *plan, int32_t layer)
@@ -205,22 +292,55 @@ static struct eplb_placement_verdict verdict_of(const struct plan *plan, int32_t
                                            .pays = migration->pays != 0};
 }
 
+/** The weights that belong to what is written; `kept` is the current placement. */
+static const int32_t *weights_of(const struct plan *plan, size_t row, bool kept)
+{
+    if (kept && plan->current.weights != NULL)
+        return plan->current.weights + row;
+    return eplb_planner_weights(plan->planner) + row;
+}
+
+static void predict(struct plan *plan, int32_t layer, bool kept)
+{
+    const struct eplb_shape *shape = &plan->current.shape;
+    size_t row = (size_t)layer * (size_t)shape->num_slots;
+    size_t experts = (size_t)layer * (size_t)shape->num_experts;
+    size_t words = (size_t)eplb_routed_words(shape);
+    const int32_t *written = plan->result.expert_ids + row;
+    const int32_t *weights = weights_of(plan, row, kept);
+    const struct eplb_routed_figures figures =
+        eplb_routed_measure(&plan->routed, written, weights, plan->logical + experts);
+    /* What follows the load is given what suits this load, also where the placement stays. */
+    if (plan->routed.routing > EPLB_ROUTING_WEIGHTED)
+        weights = plan->routed.weights;
+    if (plan->result.weights != NULL)
+        memcpy(plan->result.weights + row, weights, (size_t)shape->num_slots * sizeof *weights);
+    memcpy(plan->cuts + (size_t)layer * words, plan->routed.cut, words * sizeof *plan->cuts);
+    eplb_placement_replicas(shape, written, plan->replicas + experts);
+    plan->predicted[layer] = (struct eplb_placement_prediction){
+        .peak = figures.peak,
+        .mean = figures.even.mean,
+        .lower_bound = figures.even.lower_bound,
+        .even_split_peak = figures.even.peak,
+        .best_split_peak = figures.best.peak,
+        .components = figures.best.num_components,
+        .cut = plan->cuts + (size_t)layer * words,
+        .cut_load = (double)figures.best.cut_load * (double)(INT64_C(1) << figures.best.scale),
+        .replicas = plan->replicas + experts};
+}
+
 static void take_layer(struct plan *plan, int32_t layer)
 {
     const struct eplb_shape *shape = &plan->current.shape;
     const struct eplb_benefit *benefit = &eplb_planner_benefits(plan->planner)[layer];
     size_t row = (size_t)layer * (size_t)shape->num_slots;
-    if (!benefit->publish && plan->config.own.keep_unpublished)
+    bool kept = !plan->config.options.enable_eplb || (!benefit->publish && plan->config.own.keep_unpublished);
+    if (kept)
         eplb_planner_abort_layer(plan->planner, layer);
     int32_t *written = plan->result.expert_ids + row;
     memcpy(written, eplb_planner_candidates(plan->planner) + row, (size_t)shape->num_slots * sizeof *written);
     plan->result.layer_ids[layer] = plan->load.layer_ids[layer];
-    size_t experts = (size_t)layer * (size_t)shape->num_experts;
-    int32_t *replicas = plan->replicas + experts;
-    struct eplb_balance balance = eplb_balance_of(shape, written, plan->logical + experts, replicas);
-    eplb_placement_replicas(shape, written, replicas);
-    plan->predicted[layer] = (struct eplb_placement_prediction){
-        .peak = balance.peak, .mean = balance.mean, .lower_bound = balance.lower_bound, .replicas = replicas};
+    predict(plan, layer, kept);
     plan->verdicts[layer] = verdict_of(plan, layer);
 }
 
@@ -234,17 +354,20 @@ static enum eplb_status write_result(struct plan *plan, struct eplb_error *error
     return eplb_cli_flush(error);
 }
 
-static enum eplb_status summarise(const struct plan *plan, struct eplb_error *error)
+static enum eplb_status summarise(struct plan *plan, struct eplb_error *error)
 {
     bool planned = plan->config.options.enable_eplb;
     struct eplb_plan_view view = {.shape = plan->result.shape,
                                   .policy = plan->result.policy,
+                                  .routed = &plan->routed,
                                   .threshold = plan->config.options.eplb_min_peak_load_improvement,
                                   .layer_ids = plan->result.layer_ids,
                                   .load = plan->logical,
                                   .before = plan->current.expert_ids,
+                                  .before_weights = plan->current.weights,
                                   .after = plan->result.expert_ids,
-                                  .replicas = plan->replicas,
+                                  .after_weights = plan->result.weights,
+                                  .predicted = plan->predicted,
                                   .verdicts = planned ? plan->verdicts : NULL,
                                   .max_moves = plan->config.options.eplb_max_moves_per_layer,
                                   .max_break_even = plan->config.options.eplb_max_break_even_steps,
@@ -256,8 +379,10 @@ static enum eplb_status run(struct plan *plan, struct eplb_error *error)
 {
     EPLB_TRY(eplb_planning_check_output(&plan->config, error));
     EPLB_TRY(read_load(plan, error));
+    plan->policy = eplb_planning_policy(&plan->config);
     EPLB_TRY(allocate(plan, error));
     eplb_planning_say_options(&plan->config);
+    eplb_planning_say_mismatch(&plan->config, plan->policy);
     EPLB_TRY(compute(plan, error));
     for (int32_t layer = 0; layer < plan->current.shape.num_layers; layer++)
         take_layer(plan, layer);

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "cli/chart.h"
 
-enum { HOTTEST_SHOWN = 4, COPIED_SHOWN = 12 };
+enum { HOTTEST_SHOWN = 4, COPIED_SHOWN = 12, RANKS_SHOWN = 16 };
 
 /* Peak / mean of the ranks; all 0 for a layer without load. */
 struct layer_balance {
@@ -22,6 +22,10 @@ struct totals {
     int32_t worst_before; /* layers, as rows; any layer when none has load */
     int32_t worst_after;
     struct layer_balance sum;
+    double even;        /* sums of peak / mean of what is written: if it is split evenly */
+    double best;        /* and under the best split */
+    int32_t joined;     /* layers whose ranks are all joined */
+    int32_t most_parts; /* most components of a layer */
     int32_t published;
     int32_t loaded; /* layers with load */
     int64_t local_copies;
@@ -46,9 +50,10 @@ struct work {
     struct totals totals;
 };
 
+/** A layer's table; NULL where there are none. */
 static const int32_t *table_of(const struct eplb_plan_view *plan, const int32_t *tables, int32_t layer)
 {
-    return tables + (size_t)layer * (size_t)plan->shape.num_slots;
+    return tables == NULL ? NULL : tables + (size_t)layer * (size_t)plan->shape.num_slots;
 }
 
 static const int64_t *load_of(const struct eplb_plan_view *plan, int32_t layer)
@@ -59,15 +64,23 @@ static const int64_t *load_of(const struct eplb_plan_view *plan, int32_t layer)
 static struct layer_balance balance_of(struct work *work, int32_t layer)
 {
     const struct eplb_plan_view *plan = work->plan;
-    const int64_t *load = load_of(plan, layer);
-    struct eplb_balance before =
-        eplb_balance_of(&plan->shape, table_of(plan, plan->before, layer), load, work->replicas);
-    struct eplb_balance after =
-        eplb_balance_of(&plan->shape, table_of(plan, plan->after, layer), load, work->replicas);
-    if (before.mean <= 0)
+    const struct eplb_placement_prediction *after = &plan->predicted[layer];
+    double before = eplb_routed_ratio(plan->routed, table_of(plan, plan->before, layer),
+                                      table_of(plan, plan->before_weights, layer), load_of(plan, layer));
+    if (after->mean <= 0)
         return (struct layer_balance){0};
-    return (struct layer_balance){before.peak / before.mean, after.peak / before.mean,
-                                  after.lower_bound / before.mean};
+    return (struct layer_balance){before, after->peak / after->mean, after->lower_bound / after->mean};
+}
+
+static void add_splits(struct totals *totals, const struct eplb_placement_prediction *predicted)
+{
+    totals->joined += predicted->components == 1;
+    if (predicted->components > totals->most_parts)
+        totals->most_parts = predicted->components;
+    if (predicted->mean <= 0)
+        return;
+    totals->even += predicted->even_split_peak / predicted->mean;
+    totals->best += predicted->best_split_peak / predicted->mean;
 }
 
 static void count_moves(struct work *work, int32_t layer)
@@ -113,6 +126,7 @@ static void add_layer(struct work *work, int32_t layer)
     if (balance.after > work->layers[totals->worst_after].after)
         totals->worst_after = layer;
     totals->loaded += balance.before > 0;
+    add_splits(totals, &work->plan->predicted[layer]);
     if (work->plan->verdicts != NULL)
         add_verdict(totals, &work->plan->verdicts[layer]);
     count_moves(work, layer);
@@ -140,6 +154,40 @@ static void print_table(FILE *file, const struct work *work)
                                      totals->sum.bound / loaded});
     print_layer(file, work, "worst before:", totals->worst_before);
     print_layer(file, work, "worst after: ", totals->worst_after);
+}
+
+static void print_ranks(FILE *file, const uint64_t *ranks, int32_t ep_size)
+{
+    int32_t count = 0;
+    for (int32_t rank = 0; rank < ep_size; rank++) {
+        if (!(ranks[rank / 64] >> (rank % 64) & 1))
+            continue;
+        count++;
+        if (count <= RANKS_SHOWN)
+            fprintf(file, "%s%" PRId32, count == 1 ? " " : ", ", rank);
+    }
+    if (count > RANKS_SHOWN)
+        fprintf(file, ", and %" PRId32 " more", count - RANKS_SHOWN);
+    fputc('\n', file);
+}
+
+/** What the routing makes of the written placement, and what the best one would. */
+static void print_splits(FILE *file, const struct work *work)
+{
+    const struct eplb_plan_view *plan = work->plan;
+    const struct totals *totals = &work->totals;
+    const int32_t worst = totals->worst_after;
+    fprintf(file,
+            "  after, mean over the layers: %.4f split evenly over the replicas, %.4f in the best split\n",
+            totals->even / totals->loaded, totals->best / totals->loaded);
+    fprintf(file,
+            "  layers whose ranks are all joined by the experts that they share: %" PRId32 " of %" PRId32,
+            totals->joined, plan->shape.num_layers);
+    if (totals->joined < plan->shape.num_layers)
+        fprintf(file, " (the others: up to %" PRId32 " components)", totals->most_parts);
+    fprintf(file, "\n  densest ranks of layer %" PRId32 ", load %.0f that no split moves out of them:",
+            plan->layer_ids[worst], plan->predicted[worst].cut_load);
+    print_ranks(file, plan->predicted[worst].cut, plan->shape.ep_size);
 }
 
 /** What the bound on the moves costs, and what moving costs, as far as it was asked for and is known. */
@@ -220,7 +268,7 @@ static void print_hottest(FILE *file, struct work *work, int32_t layer)
 /** The experts that have copies, and how many replicas: of a layer, as many as a line takes. */
 static void print_copies(FILE *file, const struct eplb_plan_view *plan, int32_t layer)
 {
-    const int32_t *replicas = plan->replicas + (size_t)layer * (size_t)plan->shape.num_experts;
+    const int32_t *replicas = plan->predicted[layer].replicas;
     int32_t copied = 0;
     for (int32_t expert = 0; expert < plan->shape.num_experts; expert++) {
         if (replicas[expert] < 2)
@@ -245,23 +293,14 @@ static void print_copied(FILE *file, const struct work *work)
     }
 }
 
-static void sum_ranks(struct work *work, const int32_t *expert_ids, const int64_t *load, double *sums)
-{
-    const struct eplb_shape *shape = &work->plan->shape;
-    eplb_placement_replicas(shape, expert_ids, work->replicas);
-    for (int32_t rank = 0; rank < shape->ep_size; rank++)
-        sums[rank] = 0;
-    for (int32_t slot = 0; slot < shape->num_slots; slot++)
-        sums[slot / shape->slots_per_rank] +=
-            (double)load[expert_ids[slot]] / work->replicas[expert_ids[slot]];
-}
-
 static void print_chart(FILE *file, struct work *work, int32_t layer)
 {
     const struct eplb_plan_view *plan = work->plan;
     const int64_t *load = load_of(plan, layer);
-    sum_ranks(work, table_of(plan, plan->before, layer), load, work->rank_before);
-    sum_ranks(work, table_of(plan, plan->after, layer), load, work->rank_after);
+    eplb_routed_ranks(plan->routed, table_of(plan, plan->before, layer),
+                      table_of(plan, plan->before_weights, layer), load, work->rank_before);
+    eplb_routed_ranks(plan->routed, table_of(plan, plan->after, layer),
+                      table_of(plan, plan->after_weights, layer), load, work->rank_after);
     double total = 0;
     for (int32_t rank = 0; rank < plan->shape.ep_size; rank++)
         total += work->rank_before[rank];
@@ -269,6 +308,14 @@ static void print_chart(FILE *file, struct work *work, int32_t layer)
     fprintf(file, "  load of the ranks in layer %d\n", plan->layer_ids[layer]);
     eplb_chart_ranks(file, &style, work->rank_before, work->rank_after, plan->shape.ep_size,
                      total / plan->shape.ep_size);
+}
+
+static const char *routing_note(enum eplb_replica_routing routing)
+{
+    if (routing == EPLB_ROUTING_LOCAL)
+        return "judged as an even split, since where tokens come from was not recorded";
+    return routing == EPLB_ROUTING_WEIGHTED ? "judged by the weights"
+                                            : "judged by the best split of this load";
 }
 
 static void print_all(FILE *file, struct work *work)
@@ -279,8 +326,13 @@ static void print_all(FILE *file, struct work *work)
             "eplb plan: policy %s, %d experts on %d ranks x %d slots (%d redundant on each, %d in total)\n",
             plan->policy, plan->shape.num_experts, plan->shape.ep_size, plan->shape.slots_per_rank,
             plan->shape.redundant_experts_num, plan->shape.redundant_experts_num * plan->shape.ep_size);
-    if (totals->loaded > 0)
+    if (plan->routed->routing != EPLB_ROUTING_STATIC)
+        fprintf(file, "  replica routing %s: %s\n", eplb_replica_routing_name(plan->routed->routing),
+                routing_note(plan->routed->routing));
+    if (totals->loaded > 0) {
         print_table(file, work);
+        print_splits(file, work);
+    }
     print_counts(file, work);
     if (totals->loaded == 0)
         return;

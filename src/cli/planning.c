@@ -170,12 +170,28 @@ static const char *current_file(const struct eplb_config *config)
     return config->options.initial_placement[0] == '\0' ? NULL : config->options.initial_placement;
 }
 
+enum eplb_status eplb_planning_fill_weights(const struct eplb_shape *shape, const int32_t *expert_ids,
+                                            int32_t *weights, struct eplb_error *error)
+{
+    int32_t *scratch = calloc((size_t)shape->num_experts, sizeof *scratch);
+    if (scratch == NULL)
+        EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the replicas of %d experts", shape->num_experts);
+    for (int32_t layer = 0; layer < shape->num_layers; layer++) {
+        size_t first = (size_t)layer * (size_t)shape->num_slots;
+        if (weights[first] == 0)
+            eplb_weights_equal(shape, expert_ids + first, scratch, weights + first);
+    }
+    free(scratch);
+    return EPLB_OK;
+}
+
 enum eplb_status eplb_planning_current(const struct eplb_config *config, const struct eplb_load *load,
                                        const struct eplb_shape *shape, struct eplb_placement_file *current,
                                        struct eplb_error *error)
 {
     const char *path = current_file(config);
-    EPLB_TRY(eplb_placement_file_init(current, shape, false, error));
+    bool with_weights = eplb_planning_routing(config) >= EPLB_ROUTING_WEIGHTED;
+    EPLB_TRY(eplb_placement_file_init(current, shape, with_weights, error));
     memcpy(current->layer_ids, load->layer_ids, (size_t)load->num_layers * sizeof *load->layer_ids);
     if (path == NULL)
         return EPLB_OK;
@@ -183,9 +199,15 @@ enum eplb_status eplb_planning_current(const struct eplb_config *config, const s
         .shape = shape,
         .layer_ids = current->layer_ids,
         .owner = "load",
-        .weights_remark = "; loads count as split evenly here, and no weights are written",
-        .expert_ids = current->expert_ids};
-    return eplb_planning_tables(path, &tables, error);
+        .weights_remark = ", which eplb_replica_routing does not use; loads count as split evenly here",
+        .expert_ids = current->expert_ids,
+        .weights = current->weights};
+    if (with_weights)
+        memset(current->weights, 0,
+               (size_t)shape->num_layers * (size_t)shape->num_slots * sizeof *current->weights);
+    EPLB_TRY(eplb_planning_tables(path, &tables, error));
+    return with_weights ? eplb_planning_fill_weights(shape, current->expert_ids, current->weights, error)
+                        : EPLB_OK;
 }
 
 void eplb_planning_say_options(const struct eplb_config *config)
@@ -205,7 +227,7 @@ struct eplb_policy_settings eplb_planning_settings(const struct eplb_config *con
     return settings;
 }
 
-struct eplb_migration_cost eplb_planning_cost(const struct eplb_config *config)
+static struct eplb_migration_cost cost_of(const struct eplb_config *config)
 {
     const struct eplb_options *options = &config->options;
     return (struct eplb_migration_cost){.expert_bytes = options->eplb_expert_bytes,
@@ -223,4 +245,41 @@ const struct eplb_policy_ops *eplb_planning_policy(const struct eplb_config *con
         eplb_cli_warn("unknown eplb_policy_kind '%s' (the nearest known is '%s'): using %s", kind,
                       choice.nearest, choice.ops->name);
     return choice.ops;
+}
+
+enum eplb_replica_routing eplb_planning_routing(const struct eplb_config *config)
+{
+    enum eplb_replica_routing routing = EPLB_ROUTING_STATIC;
+    if (config->options.enable_eplb)
+        eplb_replica_routing_parse(config->options.eplb_replica_routing, &routing, NULL);
+    return routing;
+}
+
+bool eplb_planning_is_robust(const struct eplb_policy_ops *policy)
+{
+    return policy == eplb_policy_find("robust").ops;
+}
+
+void eplb_planning_say_mismatch(const struct eplb_config *config, const struct eplb_policy_ops *policy)
+{
+    enum eplb_replica_routing routing = eplb_planning_routing(config);
+    if (config->options.enable_eplb && routing < EPLB_ROUTING_WEIGHTED && eplb_planning_is_robust(policy))
+        eplb_cli_warn("placements of policy robust are made for routing that follows the load "
+                      "(eplb_replica_routing=weighted, adaptive or batch); with %s they can be worse than "
+                      "those of balanced",
+                      eplb_replica_routing_name(routing));
+}
+
+void eplb_planning_params(const struct eplb_config *config, const struct eplb_policy_ops *policy,
+                          const struct eplb_layer_runner *runner, struct eplb_planner_params *params)
+{
+    eplb_planner_params_init(params);
+    params->ops = policy;
+    params->runner = runner;
+    params->settings = eplb_planning_settings(config);
+    params->cost = cost_of(config);
+    params->max_moves = config->options.eplb_max_moves_per_layer;
+    params->min_peak_load_improvement = config->options.eplb_min_peak_load_improvement;
+    params->replica_routing = eplb_planning_routing(config);
+    params->log = config->own.verbose ? eplb_cli_log() : NULL;
 }

@@ -60,7 +60,8 @@ enum eplb_status eplb_planning_tables(const char *path, const struct eplb_planni
 
 /**
  * The placement to start from, of the load's layers: from the file of --current or --initial_placement, else
- * the default one. Says what of the file is not used: nothing is dropped without a word.
+ * the default one. Weights are there where the routing uses them: the file's, else equal ones. Says what of
+ * the file is not used: nothing is dropped without a word.
  *
  * @param current must be zeroed; free it with eplb_placement_file_free, also on failure
  */
@@ -68,16 +69,30 @@ enum eplb_status eplb_planning_current(const struct eplb_config *config, const s
                                        const struct eplb_shape *shape, struct eplb_placement_file *current,
                                        struct eplb_error *error);
 
+/** Gives the layers whose weights are 0 equal ones. Both tables are [num_layers][num_slots]. */
+enum eplb_status eplb_planning_fill_weights(const struct eplb_shape *shape, const int32_t *expert_ids,
+                                            int32_t *weights, struct eplb_error *error);
+
 /** Says the effective options, and which have no effect. */
 void eplb_planning_say_options(const struct eplb_config *config);
+
+/** The policy of eplb_policy_kind; warns of an unknown one. */
+const struct eplb_policy_ops *eplb_planning_policy(const struct eplb_config *config);
 
 /** What the options tell a policy beside the load. */
 struct eplb_policy_settings eplb_planning_settings(const struct eplb_config *config);
 
-/** What the options say that a migration costs, of a load counted over --forwards. */
-struct eplb_migration_cost eplb_planning_cost(const struct eplb_config *config);
+/** How tokens are routed; static when balancing is off. The option was checked when it was read. */
+enum eplb_replica_routing eplb_planning_routing(const struct eplb_config *config);
 
-/** The policy of eplb_policy_kind; warns of an unknown one. */
-const struct eplb_policy_ops *eplb_planning_policy(const struct eplb_config *config);
+/** Whether a policy's plans come with weights whatever the routing is. */
+bool eplb_planning_is_robust(const struct eplb_policy_ops *policy);
+
+/** Warns when the policy's placements are not made for the way in which tokens are routed. */
+void eplb_planning_say_mismatch(const struct eplb_config *config, const struct eplb_policy_ops *policy);
+
+/** Defaults, and all that the options say; not the shape and where it starts. The runner is kept. */
+void eplb_planning_params(const struct eplb_config *config, const struct eplb_policy_ops *policy,
+                          const struct eplb_layer_runner *runner, struct eplb_planner_params *params);
 
 #endif

@@ -229,6 +229,10 @@ static void change_params(struct replay *replay)
         params->max_moves = options->eplb_max_moves_per_layer;
     if (eplb_options_was_given(options, "eplb_max_break_even_steps"))
         params->max_break_even_forwards = options->eplb_max_break_even_steps;
+    if (eplb_options_was_given(options, "eplb_shift_trigger"))
+        params->shift_trigger = options->eplb_shift_trigger;
+    if (eplb_options_was_given(options, "eplb_min_tokens_per_layer"))
+        params->min_tokens_per_layer = options->eplb_min_tokens_per_layer;
     if (eplb_options_was_given(options, "eplb_expert_bytes") && options->eplb_expert_bytes > 0)
         params->expert_bytes = options->eplb_expert_bytes;
     if (eplb_options_was_given(options, "eplb_bandwidth_bytes_per_second"))

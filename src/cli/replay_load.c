@@ -74,32 +74,38 @@ static void erase(const struct progress *progress)
 static enum eplb_status create_evaluator(struct replay *replay, struct eplb_error *error)
 {
     const struct eplb_config *config = replay->config;
-    struct eplb_evaluator_params params = {.plans = config->options.enable_eplb};
-    eplb_planner_params_init(&params.planner);
-    params.planner.shape = replay->current.shape;
-    params.planner.ops = replay->policy;
     const struct eplb_layer_runner runner = eplb_layer_runner_threads(config->own.threads);
-    params.planner.runner = &runner;
-    params.planner.settings = eplb_planning_settings(config);
-    params.planner.cost = eplb_planning_cost(config);
-    params.planner.max_moves = config->options.eplb_max_moves_per_layer;
-    params.planner.min_peak_load_improvement = config->options.eplb_min_peak_load_improvement;
+    struct eplb_evaluator_params params = {.plans = config->options.enable_eplb,
+                                           .initial_weights = replay->current.weights};
+    eplb_planning_params(config, replay->policy, &runner, &params.planner);
+    params.planner.shape = replay->current.shape;
     params.planner.initial = replay->current.expert_ids;
     params.planner.layer_ids = replay->windows.load.layer_ids;
-    params.planner.log = config->own.verbose ? eplb_cli_log() : NULL;
     return eplb_evaluator_create(&params, &replay->evaluator, error);
+}
+
+/** A window, and as many of those before it as a policy is told. */
+static void tell_loads(struct eplb_load *load, int32_t window, struct eplb_planner_loads *loads)
+{
+    int32_t before = window < EPLB_MAX_POLICY_WINDOWS ? window : EPLB_MAX_POLICY_WINDOWS;
+    eplb_planner_loads_init(loads);
+    loads->logical = eplb_load_row(load, window, 0);
+    loads->num_history = before;
+    for (int32_t i = 0; i < before; i++)
+        loads->history[i] = eplb_load_row(load, window - before + i, 0);
 }
 
 static enum eplb_status evaluate(struct replay *replay, struct progress *progress, struct eplb_error *error)
 {
-    const struct eplb_load *load = &replay->windows.load;
+    struct eplb_load *load = &replay->windows.load;
     replay->evaluations = calloc((size_t)load->num_steps - 1, sizeof *replay->evaluations);
     if (replay->evaluations == NULL)
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the scores of %" PRId32 " windows", load->num_steps);
     for (int32_t window = 0; window + 1 < load->num_steps; window++) {
-        EPLB_TRY(eplb_evaluator_step(replay->evaluator, eplb_load_row(load, window, 0),
-                                     eplb_load_row(load, window + 1, 0), &replay->evaluations[window],
-                                     error));
+        struct eplb_planner_loads loads;
+        tell_loads(load, window, &loads);
+        EPLB_TRY(eplb_evaluator_step(replay->evaluator, &loads, eplb_load_row(load, window + 1, 0),
+                                     &replay->evaluations[window], error));
         paint(progress, window + 1, load->num_steps - 1);
     }
     return EPLB_OK;
@@ -114,6 +120,8 @@ static enum eplb_status write_placement(struct replay *replay, struct eplb_error
         return EPLB_OK;
     size_t bytes = (size_t)last->shape.num_layers * (size_t)last->shape.num_slots * sizeof *last->expert_ids;
     memcpy(last->expert_ids, eplb_evaluator_active(replay->evaluator), bytes);
+    if (last->weights != NULL)
+        memcpy(last->weights, eplb_evaluator_weights(replay->evaluator), bytes);
     snprintf(last->policy, sizeof last->policy, "%s", replay->policy->name);
     EPLB_TRY(eplb_placement_file_write(last, NULL, NULL, &replay->text, error));
     EPLB_TRY(eplb_file_write_atomic(output, replay->text.bytes, replay->text.length, error));
@@ -126,6 +134,7 @@ static enum eplb_status write_report(struct replay *replay, struct eplb_error *e
     const struct eplb_config *config = replay->config;
     const struct eplb_replay_report report = {.shape = replay->current.shape,
                                               .policy = replay->policy->name,
+                                              .routing = eplb_planning_routing(config),
                                               .plans = config->options.enable_eplb,
                                               .threshold = config->options.eplb_min_peak_load_improvement,
                                               .windows = &replay->windows,
@@ -149,6 +158,7 @@ static enum eplb_status run(struct replay *replay, struct eplb_error *error)
     EPLB_TRY(eplb_planning_current(replay->config, load, &shape, &replay->current, error));
     eplb_planning_say_options(replay->config);
     replay->policy = eplb_planning_policy(replay->config);
+    eplb_planning_say_mismatch(replay->config, replay->policy);
     EPLB_TRY(create_evaluator(replay, error));
     struct progress progress = {.paints = eplb_run_watch_can_paint(), .due_ns = now_ns() + QUIET_NS};
     enum eplb_status status = evaluate(replay, &progress, error);

@@ -16,6 +16,23 @@ static int32_t count_of(const struct eplb_replay_report *report)
 
 /* ---------------------------------------------------------------------------------- for people */
 
+/** What the figures count as the load of a rank. */
+static const char *split_note(enum eplb_replica_routing routing)
+{
+    switch (routing) {
+    case EPLB_ROUTING_STATIC:
+        return "every expert's load split evenly over its replicas";
+    case EPLB_ROUTING_LOCAL:
+        return "counted as split evenly, since where tokens come from was not recorded";
+    case EPLB_ROUTING_WEIGHTED:
+        return "by the weights that came with the placement";
+    case EPLB_ROUTING_ADAPTIVE:
+    case EPLB_ROUTING_BATCH:
+        break;
+    }
+    return "by the best split of the window that is scored";
+}
+
 static void print_head(FILE *file, const struct eplb_replay_report *report)
 {
     const struct eplb_shape *shape = &report->shape;
@@ -24,6 +41,8 @@ static void print_head(FILE *file, const struct eplb_replay_report *report)
             " ranks x %" PRId32 " slots (%" PRId32 " redundant on each, %" PRId32 " in total)\n",
             report->policy, shape->num_layers, shape->num_experts, shape->ep_size, shape->slots_per_rank,
             shape->redundant_experts_num, shape->redundant_experts_num * shape->ep_size);
+    fprintf(file, "  replica routing %s: %s\n", eplb_replica_routing_name(report->routing),
+            split_note(report->routing));
     fprintf(
         file,
         "  peak / mean of the ranks, mean over the layers: of the candidates on the window that they were\n"
@@ -138,6 +157,8 @@ static void add_head(struct eplb_text *text, const struct eplb_replay_report *re
     const struct eplb_shape *shape = &report->shape;
     eplb_text_add(text, "{\n  \"format\": \"eplb-replay-1\",\n  \"policy\": ");
     eplb_text_add_string(text, report->policy);
+    eplb_text_add(text, ",\n  \"replica_routing\": ");
+    eplb_text_add_string(text, eplb_replica_routing_name(report->routing));
     add_number(text, "num_layers", shape->num_layers);
     add_number(text, "num_experts", shape->num_experts);
     add_number(text, "ep_size", shape->ep_size);

@@ -16,6 +16,7 @@
 struct eplb_replay_report {
     struct eplb_shape shape;
     const char *policy;
+    enum eplb_replica_routing routing;
     bool plans; /* false: balancing is off */
     double threshold;
     const struct eplb_replay_windows *windows;

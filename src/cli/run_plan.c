@@ -315,17 +315,7 @@ static enum eplb_status fill_weights(const struct eplb_run_plan *plan, struct ep
     const struct eplb_run_kind *kind = &plan->given;
     if (kind->weights == NULL)
         return EPLB_OK;
-    int32_t *scratch = calloc((size_t)kind->shape.num_experts, sizeof *scratch);
-    if (scratch == NULL)
-        EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the replicas of %" PRId32 " experts",
-                  kind->shape.num_experts);
-    for (int32_t layer = 0; layer < kind->shape.num_layers; layer++) {
-        size_t first = (size_t)layer * (size_t)kind->shape.num_slots;
-        if (kind->weights[first] == 0)
-            eplb_weights_equal(&kind->shape, kind->initial + first, scratch, kind->weights + first);
-    }
-    free(scratch);
-    return EPLB_OK;
+    return eplb_planning_fill_weights(&kind->shape, kind->initial, kind->weights, error);
 }
 
 static enum eplb_status read_initial(struct eplb_run_plan *plan, struct eplb_error *error)
@@ -487,6 +477,8 @@ enum eplb_status eplb_run_plan_make(const struct eplb_config *config, struct epl
     EPLB_TRY(check_execution(&config->options, error));
     /* Without balancing a wrong name has no effect, which is said elsewhere. */
     plan->policy = config->options.enable_eplb ? eplb_planning_policy(config) : NULL;
+    if (plan->policy != NULL)
+        eplb_planning_say_mismatch(config, plan->policy);
     choose_window(plan);
     EPLB_TRY(make_placements(plan, error));
     EPLB_TRY(make_skew(plan, error));
@@ -519,6 +511,8 @@ struct eplb_run_params eplb_run_plan_params(const struct eplb_run_plan *plan, bo
         .policy_settings = eplb_planning_settings(plan->config),
         .max_moves_per_layer = options->eplb_max_moves_per_layer,
         .max_break_even_steps = options->eplb_max_break_even_steps,
+        .shift_trigger = options->eplb_shift_trigger,
+        .min_tokens_per_layer = options->eplb_min_tokens_per_layer,
         .expert_bytes = options->eplb_expert_bytes,
         .bandwidth_bytes_per_second = options->eplb_bandwidth_bytes_per_second,
         .min_peak_load_improvement = options->eplb_min_peak_load_improvement,

@@ -19,6 +19,7 @@
 #define EPLB_MOST_BYTES 4611686018427387904.0
 #define EPLB_MOST_ROWS 1048576
 #define EPLB_MOST_COST 1000000
+#define EPLB_MOST_DEVIATIONS 1000
 
 /* clang-format off */
 #if EPLB_TEST_BUILD
@@ -46,9 +47,9 @@
                "an equal share publishes.")                                                                  \
     ROW(eplb_policy_kind, NAME, .default_text = "balanced", .word = "NAME",                                  \
         .group = EPLB_GROUP_BALANCING, .reader = EPLB_READER_MANAGER,                                        \
-        .doc = "Policy that computes the placements: balanced, greedy, minmax or deepseek, in any case. "    \
-               "Older names such as flat and hier mean balanced; an unknown one means greedy, with a "       \
-               "warning.")                                                                                   \
+        .doc = "Policy that computes the placements: balanced, greedy, deepseek, minmax or robust, in any "  \
+               "case. robust is for eplb_replica_routing=weighted, adaptive or batch. Older names such as "  \
+               "flat and hier mean balanced; an unknown one means greedy, with a warning.")                  \
     ROW(eplb_use_decode_only_load, BOOL, .default_text = "false",                                            \
         .group = EPLB_GROUP_BALANCING, .reader = EPLB_READER_RUNTIME,                                        \
         .doc = "Count decode tokens only; prefill rows of mixed batches are filtered out.")                  \
@@ -144,7 +145,17 @@
     ROW(node_of_rank, PATH, .word = "LIST", .rule = "numbers separated by commas, or nothing",               \
         .group = EPLB_GROUP_PARALLELISM, .reader = EPLB_READER_RUNTIME,                                      \
         .doc = "The node that each rank runs on, a number for each; or one number, the ranks of a node. "    \
-               "Nothing: all on one node.")
+               "Nothing: all on one node.")                                                                  \
+    ROW(eplb_shift_trigger, REAL, .default_text = "0", .minimum = 0, .maximum = EPLB_MOST_DEVIATIONS,        \
+        .word = "Z", .group = EPLB_GROUP_BALANCING, .reader = EPLB_READER_MANAGER,                           \
+        .doc = "Plan before the interval ends when the traffic departs from what the placements were "       \
+               "planned from by so many standard deviations, in half of the layers, and their balance from " \
+               "the promised one. Chance alone stays below 5; 12 also rides out the drift of one kind of "   \
+               "traffic. 0: off.")                                                                           \
+    ROW(eplb_min_tokens_per_layer, WIDE, .default_text = "0", .minimum = 0, .maximum = EPLB_MOST_BYTES,      \
+        .word = "N", .group = EPLB_GROUP_BALANCING, .reader = EPLB_READER_MANAGER,                           \
+        .doc = "Counts that a layer's window must have before the policy runs, a token once for each expert "\
+               "that it went to. 0: any number, and 128 for each expert after a shift of the traffic.")
 
 #define EPLB_COMMAND_OPTIONS(ROW)                                                                            \
     ROW(load, TEXT, .word = "FILE", .rule = "the name of a file",                                            \
@@ -263,8 +274,6 @@
 
 #define EPLB_RESERVED_OPTIONS(ROW)                                                                           \
     ROW(eplb_max_bytes_per_step, INT, .doc = "bound of the bytes moved per forward")                         \
-    ROW(eplb_shift_trigger, REAL, .doc = "departure from the promised balance that starts a round early")    \
-    ROW(eplb_min_tokens_per_layer, INT, .doc = "tokens a layer's window needs before it is planned for")     \
     ROW(on_rank_failure, TEXT, .doc = "what a rank's death means")                                           \
     ROW(enable_graph, BOOL, .doc = "replay captured decode graphs")                                          \
     ROW(max_graph_batch, INT, .doc = "largest captured decode batch")

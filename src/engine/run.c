@@ -463,6 +463,8 @@ static enum eplb_status create_manager(struct eplb_run *run, struct eplb_error *
     manager.settings = params->policy_settings;
     manager.max_moves_per_layer = params->max_moves_per_layer;
     manager.max_break_even_steps = params->max_break_even_steps;
+    manager.shift_trigger = params->shift_trigger;
+    manager.min_tokens_per_layer = params->min_tokens_per_layer;
     manager.bandwidth_bytes_per_second = params->bandwidth_bytes_per_second;
     manager.expert_bytes =
         params->expert_bytes > 0 ? params->expert_bytes : eplb_model_expert_bytes(&params->model);

@@ -46,6 +46,8 @@ struct eplb_run_params {
     int64_t expert_bytes; /* what moving one counts as; 0: what the model's have */
     int64_t bandwidth_bytes_per_second;
     int32_t update_interval_seconds, update_interval_steps;
+    double shift_trigger;         /* 0: off */
+    int64_t min_tokens_per_layer; /* 0: any number, after a shift enough */
     int32_t prepare_timeout_seconds, transfer_timeout_seconds;
     int64_t transfer_chunk_bytes, transfer_inflight_bytes;
     int32_t fused_mc2;                            /* the execution that is used: 0 */

@@ -97,6 +97,8 @@ struct eplb_manager_core_params eplb_manager_core_params_of(const struct eplb_ma
         .expert_bytes = params->expert_bytes,
         .bytes_per_second = (double)params->bandwidth_bytes_per_second,
         .max_break_even_forwards = params->max_break_even_steps,
+        .shift_trigger = params->shift_trigger,
+        .min_tokens_per_layer = params->min_tokens_per_layer,
     };
 }
 
@@ -119,6 +121,7 @@ static struct eplb_manager_core *layout(struct eplb_arena *arena,
     parts.reports = eplb_arena_take(arena, ranks, sizeof *parts.reports);
     parts.gate_scratch = eplb_arena_take(arena, 1, eplb_gate_routed_scratch(&params->shape));
     eplb_replica_weights_layout(arena, &params->shape, params->replica_routing, &parts.weights);
+    eplb_early_layout(arena, params, &parts.early);
     parts.moves = eplb_arena_take(arena, (size_t)params->shape.num_slots, sizeof *parts.moves);
     parts.diff_scratch = eplb_arena_take(arena, 1, eplb_placement_diff_scratch(&params->shape));
     parts.migration_scratch = eplb_arena_take(arena, 1, eplb_migration_scratch(&params->shape));
@@ -160,6 +163,13 @@ static enum eplb_status check_params(const struct eplb_manager_core_params *para
     if ((unsigned)params->replica_routing >= EPLB_NUM_ROUTINGS)
         EPLB_FAIL(EPLB_INVALID, "the replica routing is %d; allowed is 0 to %d", (int)params->replica_routing,
                   EPLB_NUM_ROUTINGS - 1);
+    if (!(params->shift_trigger >= 0 && params->shift_trigger <= EPLB_MAX_SHIFT_TRIGGER))
+        EPLB_FAIL(EPLB_INVALID, "the shift trigger is %.17g; allowed is 0 to %d", params->shift_trigger,
+                  EPLB_MAX_SHIFT_TRIGGER);
+    if (params->min_tokens_per_layer < 0)
+        EPLB_FAIL(EPLB_INVALID,
+                  "a policy run is to wait for %" PRId64 " tokens per layer; allowed is 0 or more",
+                  params->min_tokens_per_layer);
     if (params->overlap < 0 || params->overlap > 1)
         EPLB_FAIL(EPLB_INVALID, "overlap is %d; allowed is 0 or 1", params->overlap);
     if (params->first_token < 1 || params->first_token > EPLB_MAX_TOKEN / 2 || params->first_seq < 1)
@@ -192,6 +202,7 @@ static enum eplb_status create_parts(struct eplb_manager_core *core,
     EPLB_TRY(eplb_aggregator_create(&params->shape, params->overlap, eplb_planner_active(core->planner),
                                     params->generations, params->log, &core->aggregator, error));
     eplb_aggregator_name_layers(core->aggregator, params->layer_ids);
+    eplb_early_start(core);
     return eplb_replica_weights_start(core, params, error);
 }
 
@@ -481,10 +492,12 @@ enum eplb_status eplb_manager_core_run_policy(struct eplb_manager_core *core, st
     eplb_planner_loads_init(&loads);
     loads.logical = window->num_samples == 0 ? NULL : window->logical;
     loads.physical = window->physical;
-    /* The newest window of the history is the one that was closed. */
-    loads.num_history = eplb_aggregator_history_length(core->aggregator) - 1;
+    /* The newest window of the history is the one that was closed; those before a shift are not told of. */
+    loads.num_history = core->early.num_history;
+    int32_t first = eplb_aggregator_history_length(core->aggregator) - 1 - loads.num_history;
+    EPLB_ASSERT(first >= 0);
     for (int32_t i = 0; i < loads.num_history; i++)
-        loads.history[i] = eplb_aggregator_history(core->aggregator, i, 0);
+        loads.history[i] = eplb_aggregator_history(core->aggregator, first + i, 0);
     loads.num_parts = eplb_aggregator_num_parts(core->aggregator);
     for (int32_t i = 0; i < loads.num_parts; i++)
         loads.parts[i] = eplb_aggregator_part(core->aggregator, i);

@@ -36,6 +36,8 @@ struct eplb_manager_core_params {
     int64_t expert_bytes;                   /* >= 0, 0: unknown */
     double bytes_per_second;                /* >= 0, 0: measured */
     int32_t max_break_even_forwards;        /* >= 0, 0: off */
+    double shift_trigger;                   /* [0, EPLB_MAX_SHIFT_TRIGGER], 0: off */
+    int64_t min_tokens_per_layer;           /* >= 0, 0: any number, after a shift enough */
     const struct eplb_log_sink *log;        /* lines of events */
     const struct eplb_log_sink *policy_log; /* lines of the policy run, from whichever thread runs it */
 };
@@ -87,7 +89,7 @@ int32_t eplb_manager_layer_id(const struct eplb_manager_core *core, int32_t laye
 /** The open window. */
 const struct eplb_window *eplb_manager_core_window(const struct eplb_manager_core *core);
 
-/** The window of the last policy run. */
+/** The window of the last policy run; after a shift, the one that it ended. */
 const struct eplb_window *eplb_manager_core_closed_window(const struct eplb_manager_core *core);
 
 /** The versions [L] of the replica weights handed out last, and these [L][num_slots]. */

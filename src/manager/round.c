@@ -18,9 +18,15 @@ static bool timer_has_fired(const struct eplb_manager_core *core, int64_t now)
     return now >= core->timer_due;
 }
 
+/** After a shift it is the tokens that count, and not the time. */
+static bool is_due(const struct eplb_manager_core *core, int64_t now)
+{
+    return (core->early.shifted || timer_has_fired(core, now)) && eplb_early_has_tokens(core);
+}
+
 void eplb_round_start_if_due(struct eplb_manager_core *core, int64_t now)
 {
-    if (!timer_has_fired(core, now) || core->round || !core->sample_since_run || core->num_dead > 0)
+    if (!is_due(core, now) || core->round || !core->sample_since_run || core->num_dead > 0)
         return;
     EPLB_ASSERT(!core->policy_running && core->num_waiting == 0);
     core->round = true;
@@ -29,7 +35,7 @@ void eplb_round_start_if_due(struct eplb_manager_core *core, int64_t now)
     eplb_round_arm_timer(core, now);
     core->sample_since_run = false;
     core->totals.policy_runs++;
-    eplb_aggregator_close_window(core->aggregator);
+    eplb_early_round(core);
     const struct eplb_migration_cost cost = eplb_measure_cost(core, eplb_aggregator_closed(core->aggregator));
     enum eplb_status status = eplb_planner_set_cost(core->planner, &cost, NULL);
     EPLB_ASSERT(status == EPLB_OK);

@@ -30,6 +30,7 @@ static void note_taken(struct eplb_manager_core *core, const struct flight *flig
     if (counted_rows > 0 && !core->timer_armed)
         eplb_round_arm_timer(core, now);
     eplb_measure_forward(core, flight, now);
+    eplb_early_sample(core, counted_rows);
 }
 
 bool eplb_samples_take(struct eplb_manager_core *core, const struct eplb_manager_event *event,

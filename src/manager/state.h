@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/planted.h"
 #include "manager/core.h"
+#include "manager/shift.h"
 
 /** State of one layer. See layer_state.c for what may follow what. */
 enum layer_state {
@@ -106,6 +107,24 @@ struct weights {
     struct weights_solve solve;
 };
 
+/** Samples, and their counted rows over all layers. */
+struct early_count {
+    uint64_t samples;
+    int64_t rows;
+};
+
+/** Rounds before their time. */
+struct early {
+    struct eplb_shift test;    /* with a trigger only */
+    bool testing;              /* a block is under way */
+    struct early_count block;  /* in it */
+    struct early_count window; /* in the open window */
+    bool shifted;              /* and the round waits for tokens */
+    uint64_t promised_run;     /* the policy run whose promise the test has; 0: none */
+    int32_t past;              /* closed windows since the last shift that a policy may look back on */
+    int32_t num_history;       /* of these, those of the policy run under way */
+};
+
 struct eplb_manager_core {
     struct eplb_manager_core_params params;
     struct eplb_shape shape;
@@ -129,6 +148,7 @@ struct eplb_manager_core {
     struct preparing preparing;
     struct activating activating;
     struct weights weights;
+    struct early early;
     uint64_t next_token;
 
     struct flight *flights; /* [max_flights], the first num_flights in use, oldest first */
@@ -303,6 +323,24 @@ void eplb_measure_activation(struct eplb_manager_core *core, int32_t received, i
 /** What moving a slot costs as far as it is known, for the load of a window. */
 struct eplb_migration_cost eplb_measure_cost(const struct eplb_manager_core *core,
                                              const struct eplb_window *window);
+
+/* early.c */
+
+/** Takes the memory from an arena, which may be measuring; none without a trigger. */
+void eplb_early_layout(struct eplb_arena *arena, const struct eplb_manager_core_params *params,
+                       struct early *early);
+
+/** Begins. The core is zeroed but for its parameters. */
+void eplb_early_start(struct eplb_manager_core *core);
+
+/** A sample with so many counted rows was added to the window. */
+void eplb_early_sample(struct eplb_manager_core *core, int64_t rows);
+
+/** Whether the window has the tokens that a policy run asks for. */
+bool eplb_early_has_tokens(const struct eplb_manager_core *core);
+
+/** A policy run begins: closes the window. */
+void eplb_early_round(struct eplb_manager_core *core);
 
 /* samples.c */
 

@@ -21,6 +21,8 @@
            "Forwards that gave no load sample because a rank's output was lacking.")  \
     METRIC(REBALANCES_STARTED, COUNTER, ONE, "eplb_rebalances_started_total",         \
            "Policy runs over all layers that were started.")                          \
+    METRIC(TRAFFIC_SHIFTS, COUNTER, ONE, "eplb_traffic_shifts_total",                 \
+           "Shifts of the traffic that started a policy run before its time.")        \
     METRIC(LAYERS_PUBLISHED, COUNTER, ONE, "eplb_layers_published_total",             \
            "Layers whose candidate placement passed the gate.")                       \
     METRIC(LAYERS_ACTIVATED, COUNTER, ONE, "eplb_layers_activated_total",             \
@@ -38,7 +40,7 @@
     METRIC(LAST_SAMPLE_AGE, GAUGE, SECONDS, "eplb_last_sample_age_seconds",           \
            "Time since the last load sample was taken.")                              \
     METRIC(LAST_ACTIVATION_WAIT, GAUGE, SECONDS, "eplb_last_activation_wait_seconds", \
-           "Time that the last activation waited for the reports of all ranks.")         \
+           "Time that the last activation waited for the reports of all ranks.")      \
     METRIC(ACTIVATION_STUCK, GAUGE, ONE, "eplb_activation_stuck",                     \
            "1 while an activation lacks a report for too long, else 0.")
 

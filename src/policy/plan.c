@@ -19,6 +19,8 @@ struct call {
     struct eplb_layer_rules rules;
     const struct eplb_plan_request *request;
     struct eplb_plan *plan;
+    const int64_t *history[EPLB_MAX_POLICY_WINDOWS]; /* where each window begins */
+    const int64_t *parts[EPLB_MAX_POLICY_WINDOWS];
     int32_t *initial; /* [R][K] */
     struct eplb_layer_work *works;
 };
@@ -48,6 +50,7 @@ static struct eplb_layer_rules rules_of(const struct eplb_plan_request *request)
                                      .settings = request->settings,
                                      .threshold = request->min_improvement,
                                      .max_moves = request->max_moves,
+                                     .routing = request->replica_routing,
                                      .cost = request->cost};
 }
 
@@ -62,6 +65,9 @@ static enum eplb_status check_sizes(const struct eplb_plan_request *request, str
     if (request->num_threads < 1 || request->num_threads > EPLB_MAX_WORKERS)
         EPLB_FAIL(EPLB_INVALID, "eplb_plan_request.num_threads is %d; allowed is 1 to %d",
                   request->num_threads, EPLB_MAX_WORKERS);
+    if ((int)request->replica_routing < 0 || request->replica_routing >= EPLB_NUM_ROUTINGS)
+        EPLB_FAIL(EPLB_INVALID, "eplb_plan_request.replica_routing is %d; allowed is 0 to %d",
+                  (int)request->replica_routing, EPLB_NUM_ROUTINGS - 1);
     const struct eplb_layer_rules rules = rules_of(request);
     return eplb_layer_rules_check(&rules, "eplb_plan_request", "min_improvement", error);
 }
@@ -82,6 +88,21 @@ static enum eplb_status check_layer(const struct eplb_plan_request *request, int
     return EPLB_OK;
 }
 
+/** Windows before this one, or pieces of it: as many layers each as there are in all. */
+static enum eplb_status check_windows(const struct eplb_plan_request *request, const char *what,
+                                      const int64_t *windows, int32_t count, struct eplb_error *error)
+{
+    const struct eplb_shape *shape = &request->shape;
+    if (count < 0 || count > EPLB_MAX_POLICY_WINDOWS || (count > 0 && windows == NULL))
+        EPLB_FAIL(EPLB_INVALID, "eplb_plan_request.num_%s is %d%s; allowed is 0 to %d", what, count,
+                  windows == NULL ? ", and there are none" : "", EPLB_MAX_POLICY_WINDOWS);
+    size_t experts = (size_t)shape->num_experts;
+    for (int32_t i = 0; i < count * shape->num_layers; i++)
+        EPLB_TRY(eplb_layer_loads_check(i % shape->num_layers, "expert", windows + (size_t)i * experts,
+                                        shape->num_experts, error));
+    return EPLB_OK;
+}
+
 enum eplb_status eplb_plan_check(const struct eplb_plan_request *request, const void *scratch,
                                  const struct eplb_plan *plan, struct eplb_error *error)
 {
@@ -98,7 +119,8 @@ enum eplb_status eplb_plan_check(const struct eplb_plan_request *request, const 
         EPLB_FAIL(EPLB_INVALID, "eplb_plan was given no scratch memory; it needs eplb_plan_scratch bytes");
     for (int32_t layer = 0; layer < request->shape.num_layers; layer++)
         EPLB_TRY(check_layer(request, layer, error));
-    return EPLB_OK;
+    EPLB_TRY(check_windows(request, "history", request->history, request->num_history, error));
+    return check_windows(request, "parts", request->parts, request->num_parts, error);
 }
 
 /* ------------------------------------------------------------------------------------- scratch */
@@ -147,6 +169,10 @@ static void plan_layer(void *argument, int32_t worker, int32_t layer)
         .layer = layer,
         .layer_id = layer,
         .load = request->load + experts,
+        .history = call->history,
+        .num_history = request->num_history,
+        .parts = call->parts,
+        .num_parts = request->num_parts,
         .active = request->active == NULL ? call->initial : request->active + slots,
         .physical = request->physical == NULL ? NULL : request->physical + slots,
         .expert_ids = plan->expert_ids + slots,
@@ -158,6 +184,14 @@ static void plan_layer(void *argument, int32_t worker, int32_t layer)
         eplb_placement_replicas(shape, task.expert_ids, plan->replicas + experts);
 }
 
+static void find_windows(const struct eplb_shape *shape, const int64_t *rows, int32_t count,
+                         const int64_t **windows)
+{
+    EPLB_ASSERT(count >= 0 && count <= EPLB_MAX_POLICY_WINDOWS);
+    for (int32_t i = 0; i < count; i++)
+        windows[i] = rows + (size_t)i * (size_t)shape->num_layers * (size_t)shape->num_experts;
+}
+
 enum eplb_status eplb_plan_run(const struct eplb_plan_request *request,
                                const struct eplb_layer_runner *runner, void *scratch, struct eplb_plan *plan,
                                struct eplb_error *error)
@@ -167,6 +201,8 @@ enum eplb_status eplb_plan_run(const struct eplb_plan_request *request,
     EPLB_ASSERT(scratch != NULL && plan->expert_ids != request->active);
     struct call call = {.rules = rules_of(request), .request = request, .plan = plan};
     struct eplb_arena arena;
+    find_windows(&request->shape, request->history, request->num_history, call.history);
+    find_windows(&request->shape, request->parts, request->num_parts, call.parts);
     eplb_arena_init(&arena, memory + (past == 0 ? 0 : EPLB_ARENA_ALIGN - past),
                     eplb_plan_scratch(request) - EPLB_ARENA_ALIGN);
     layout(&call, &arena, request);

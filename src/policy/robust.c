@@ -2,8 +2,8 @@
 /* Copyright The eplb authors */
 /**
  * `robust`: the placement whose best split is best over scenarios of the coming window. What is active is
- * improved, at a price per moved slot, unless it is so bad that the traffic must have changed; then the
- * plan is made anew.
+ * improved, at a price per moved slot. After a shift it is repaired: from constructions that are more or
+ * less near to it, at a lower price. Where nothing was planned yet, the plan is made anew.
  */
 #include "policy/robust.h"
 
@@ -15,15 +15,28 @@
 #include "policy/policies.h"
 
 enum {
-    CANDIDATES = 1200,
-    STARTS = 4, /* constructions to choose from */
+    FRESH_STARTS = 4, /* constructions to choose from */
+    FRESH_CANDIDATES = 1200,
+    KEEP_CANDIDATES = 2400,
+    REPAIR_STARTS = 24,
+    REPAIR_JITTERS = 3,
+    REPAIR_CANDIDATES = 9600,
+    CANDIDATES_PER_PAIR = 4, /* of slots, at most: on few slots more find nothing new */
 };
 
-/* Mean optimum / mean rank load of the active placement above which a plan is made anew. */
+/* Mean optimum / mean rank load above which the active placement is not what the traffic was planned for. */
 static const double stale = 1.15;
+/* Windows since a shift until which a plan is repaired: what was planned from one window is a sketch. */
+static const int32_t young = 2;
 /* How much of that a move of every redundant slot must bring: what is moved costs a transfer, and a plan
  * that follows every window follows noise. */
-static const double price = 0.055;
+static const double price = 0.1;
+/* The part of it in a repair, which more windows will profit by: after a shift, and later. */
+static const double part_after_shift = 0.3;
+static const double part_in_repair = 0.4;
+/* What staying is worth to the constructions of a repair, in mean rank loads: from, to. */
+static const double least_bonus = 0.2;
+static const double most_bonus = 1.2;
 
 struct robust {
     struct eplb_forecast forecast;
@@ -75,16 +88,57 @@ static size_t table_bytes(const struct eplb_shape *shape)
     return (size_t)shape->num_slots * sizeof(int32_t);
 }
 
+static void search_for(struct eplb_search *search, int32_t candidates)
+{
+    int64_t slots = (int64_t)search->table.num_ranks * search->table.slots_per_rank;
+    int64_t most = CANDIDATES_PER_PAIR * slots * slots;
+    eplb_search_run(search, candidates < most ? candidates : (int32_t)most);
+}
+
 /** The best of a few constructions, improved, its ranks named for what they have in common. */
 static void plan_anew(struct robust *work)
 {
     eplb_search_start(&work->search, &work->table, &work->active, work->lanes, 0);
-    for (uint64_t start = 1; start < STARTS; start++) {
+    for (uint64_t start = 1; start < FRESH_STARTS; start++) {
         eplb_spread_construct(&work->spread, work->forecast.mean, start, &work->table);
         eplb_search_offer(&work->search, &work->table);
     }
-    eplb_search_run(&work->search, CANDIDATES);
+    search_for(&work->search, FRESH_CANDIDATES);
     eplb_relabel_ranks(&work->relabel, &work->search.table, &work->active, work->expert_ids);
+}
+
+/** Starts from the best of the active placement and of constructions that are more or less near to it. */
+static void repair(struct robust *work)
+{
+    work->search.price *= work->forecast.windows == 1 ? part_after_shift : part_in_repair;
+    for (int32_t start = 0; start < REPAIR_STARTS; start++) {
+        double bonus = least_bonus + (most_bonus - least_bonus) * start / (REPAIR_STARTS - 1);
+        eplb_spread_construct_near(&work->spread, work->forecast.mean, (uint64_t)(start % REPAIR_JITTERS),
+                                   &work->active, bonus, &work->table);
+        eplb_search_offer(&work->search, &work->table);
+    }
+    search_for(&work->search, REPAIR_CANDIDATES);
+}
+
+/** Improves the active placement, at a price per moved slot. */
+static void plan_on(struct robust *work, const struct eplb_shape *shape)
+{
+    int32_t redundant = shape->redundant_experts_num > 0 ? shape->redundant_experts_num : 1;
+    double mean = (double)EPLB_ROBUST_TOTAL / shape->ep_size;
+    double slot_price = price / ((double)shape->ep_size * redundant) * mean * EPLB_ROBUST_SCENARIOS;
+    eplb_search_start(&work->search, &work->active, &work->active, work->lanes, slot_price);
+    if (work->forecast.windows <= young || eplb_search_balance(&work->search) > stale)
+        repair(work);
+    else
+        search_for(&work->search, KEEP_CANDIDATES);
+    memcpy(work->expert_ids, work->search.table.expert_ids, table_bytes(shape));
+}
+
+/** Whether the active placement is the one that every layer starts with: no traffic was planned for. */
+static bool is_unplanned(struct robust *work, const struct eplb_policy_problem *problem)
+{
+    eplb_placement_initial(problem->shape, work->expert_ids);
+    return memcmp(work->expert_ids, problem->active, table_bytes(problem->shape)) == 0;
 }
 
 static void plan(struct robust *work, const struct eplb_policy_problem *problem)
@@ -92,21 +146,15 @@ static void plan(struct robust *work, const struct eplb_policy_problem *problem)
     const struct eplb_shape *shape = problem->shape;
     eplb_forecast_make(&work->forecast, problem);
     eplb_spread_construct(&work->spread, work->forecast.mean, 0, &work->table);
-    memcpy(work->expert_ids, work->table.expert_ids, table_bytes(shape));
-    if (!is_searched(shape))
+    if (!is_searched(shape)) {
+        memcpy(work->expert_ids, work->table.expert_ids, table_bytes(shape));
         return;
-    eplb_scenarios_draw(&work->forecast, problem, work->lanes);
-    double slots =
-        (double)shape->ep_size * (shape->redundant_experts_num > 0 ? shape->redundant_experts_num : 1);
-    double mean = (double)EPLB_ROBUST_TOTAL / shape->ep_size;
-    double slot_price = price / slots * mean * EPLB_ROBUST_SCENARIOS;
-    eplb_search_start(&work->search, &work->active, &work->active, work->lanes, slot_price);
-    if (eplb_search_balance(&work->search) > stale) {
-        plan_anew(work);
-    } else {
-        eplb_search_run(&work->search, CANDIDATES);
-        memcpy(work->expert_ids, work->search.table.expert_ids, table_bytes(shape));
     }
+    eplb_scenarios_draw(&work->forecast, problem, work->lanes);
+    if (is_unplanned(work, problem))
+        plan_anew(work);
+    else
+        plan_on(work, shape);
 }
 
 static enum eplb_status plan_layer(const struct eplb_policy_problem *problem, void *scratch,

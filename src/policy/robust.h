@@ -89,6 +89,8 @@ struct eplb_spread {
     int32_t *parent;   /* [R] union-find over shared experts */
     int32_t *linked;   /* [R] the last expert that was on a rank linked to this one */
     int32_t *together; /* [R] the last expert that was on a rank connected to this one, by root */
+    const struct eplb_table *active; /* whose ranks are preferred; NULL: none are */
+    double bonus;                    /* by how many mean rank loads they count as lighter */
 };
 
 void eplb_spread_layout(struct eplb_spread *spread, struct eplb_arena *arena, const struct eplb_shape *shape);
@@ -96,6 +98,11 @@ void eplb_spread_layout(struct eplb_spread *spread, struct eplb_arena *arena, co
 /** Constructs a placement; start 0 plans for load itself, the others for jittered ones. */
 void eplb_spread_construct(struct eplb_spread *spread, const double *load, uint64_t start,
                            struct eplb_table *table);
+
+/** The same, where an expert stays on a rank of the active table that is at most `bonus` mean loads heavier.
+ */
+void eplb_spread_construct_near(struct eplb_spread *spread, const double *load, uint64_t start,
+                                const struct eplb_table *active, double bonus, struct eplb_table *table);
 
 /** Memory of the naming of ranks. */
 struct eplb_relabel {

@@ -4,6 +4,7 @@
  * The spread construction: copies that join as many ranks as possible. Shared experts come first,
  * hottest first, each copy on the rank with the least weight, where a rank that is already joined to
  * one of the expert's ranks counts as heavier, and one that shares an expert with it as heavier still.
+ * Where few slots are to move, a rank that holds the expert already counts as lighter.
  */
 #include "policy/robust.h"
 
@@ -121,6 +122,8 @@ static int32_t choose_rank(struct eplb_spread *spread, const struct eplb_table *
             cost += same_link;
         else if (spread->together[root_of(spread, rank)] == expert)
             cost += same_component;
+        if (spread->active != NULL && eplb_table_holds(spread->active, rank, expert))
+            cost -= spread->bonus;
         if (best < 0 || cost < least) {
             best = rank;
             least = cost;
@@ -190,8 +193,8 @@ static void place(struct eplb_spread *spread, struct eplb_table *table, int32_t 
         spread->parent[root_of(spread, slot / table->slots_per_rank)] = first;
 }
 
-void eplb_spread_construct(struct eplb_spread *spread, const double *load, uint64_t start,
-                           struct eplb_table *table)
+static void construct(struct eplb_spread *spread, const double *load, uint64_t start,
+                      struct eplb_table *table)
 {
     for (int32_t expert = 0; expert < table->num_experts; expert++) {
         double draw = (double)(eplb_mix(start, (uint64_t)expert) >> 11) * 0x1p-53;
@@ -212,4 +215,20 @@ void eplb_spread_construct(struct eplb_spread *spread, const double *load, uint6
         for (int32_t i = 0; i < table->num_experts; i++)
             if ((spread->copies[spread->order[i]] > 1) == shared)
                 place(spread, table, spread->order[i]);
+}
+
+void eplb_spread_construct(struct eplb_spread *spread, const double *load, uint64_t start,
+                           struct eplb_table *table)
+{
+    spread->active = NULL;
+    construct(spread, load, start, table);
+}
+
+void eplb_spread_construct_near(struct eplb_spread *spread, const double *load, uint64_t start,
+                                const struct eplb_table *active, double bonus, struct eplb_table *table)
+{
+    EPLB_ASSERT(active->num_ranks == table->num_ranks && bonus >= 0);
+    spread->active = active;
+    spread->bonus = bonus;
+    construct(spread, load, start, table);
 }

@@ -3,8 +3,9 @@
 /**
  * A search that is led by what is wrong: of a scenario with a high optimum it takes the densest rank set,
  * and moves an expert that is shut in there to a rank outside, in exchange for another slot's expert or
- * in place of a copy that another expert can spare. Of a few such moves the best one, by the sets that are
- * known, is measured exactly, and kept if the cost falls.
+ * in place of a copy that another expert can spare. Where moved slots have a price, other moves take one
+ * back. Of a few moves the best one, by the sets that are known, is measured exactly, and kept if the cost
+ * falls.
  */
 #include "policy/robust.h"
 
@@ -18,6 +19,7 @@ enum {
     CONTESTANTS = 3, /* scenarios that are drawn for a move; the worst leads it */
     PAIRS = 16,      /* pairs of slots that are drawn for a move */
     ROUND = 8,       /* moves of which the most promising is tried */
+    RETURNS = 4,     /* one in so many moves brings an expert back, where moved slots have a price */
 };
 
 /* Parts of the cost that count as nothing. */
@@ -183,8 +185,56 @@ static bool make_move(const struct eplb_table *table, int32_t inner, int32_t out
            (copy || !eplb_table_holds(table, inner / table->slots_per_rank, other));
 }
 
+/** A slot that moved, or -1. */
+static int32_t pick_moved(const struct eplb_search *search, uint64_t key)
+{
+    int32_t slots = search->table.num_ranks * search->table.slots_per_rank;
+    int32_t slot = (int32_t)(key % (uint64_t)slots);
+    for (int32_t i = 0; i < slots; i++, slot = slot + 1 < slots ? slot + 1 : 0)
+        if (is_moved(search, slot, search->table.expert_ids[slot]))
+            return slot;
+    EPLB_ASSERT(search->moved == 0);
+    return -1;
+}
+
+/** An expert that a rank holds in the active table and no longer in the other: one for each moved slot. */
+static int32_t pick_lost(const struct eplb_search *search, int32_t rank, uint64_t key)
+{
+    int32_t slots = search->table.slots_per_rank;
+    const int32_t *experts = search->active->expert_ids + (size_t)rank * (size_t)slots;
+    int32_t at = (int32_t)(key % (uint64_t)slots);
+    int32_t left = slots;
+    while (eplb_table_holds(&search->table, rank, experts[at])) {
+        EPLB_ASSERT(left > 0);
+        at = at + 1 < slots ? at + 1 : 0;
+        left--;
+    }
+    return experts[at];
+}
+
+/** Brings an expert back to a rank that lost it: from a slot that it moved to, if there is one. */
+static bool pick_return(const struct eplb_search *search, uint64_t key, struct move *move)
+{
+    const struct eplb_table *table = &search->table;
+    int32_t to = pick_moved(search, eplb_mix(key, 0));
+    if (to < 0)
+        return false;
+    int32_t lost = pick_lost(search, to / table->slots_per_rank, eplb_mix(key, 1));
+    int32_t skip = (int32_t)(eplb_mix(key, 2) % (uint64_t)table->copies[lost]);
+    int32_t from = -1;
+    int32_t moved = -1;
+    for (int32_t slot = table->first[lost]; slot >= 0; slot = table->next[slot], skip--) {
+        from = skip >= 0 ? slot : from;
+        moved = is_moved(search, slot, lost) ? slot : moved;
+    }
+    EPLB_ASSERT(from >= 0);
+    return make_move(table, moved >= 0 ? moved : from, to, eplb_mix(key, 3) & 1, move);
+}
+
 static bool pick_move(struct eplb_search *search, uint64_t key, struct move *move)
 {
+    if (search->price > 0 && (key >> 32) % RETURNS == 0)
+        return pick_return(search, key, move);
     int32_t binding = search->optimum.binding[pick_scenario(search, key)];
     EPLB_ASSERT(binding >= 0 && binding < search->cuts.count);
     int32_t inner;

@@ -385,7 +385,7 @@ enum header_flag {
     HAS_ROUTING = 16,
     HAS_VERSIONS = 32,
     HAS_WEIGHTS = 64,
-    ALL_HEADER_FLAGS = 127,
+    HAS_EARLY = 128,
 };
 
 /** Whether there is anything to say that a log had no word for at first. */
@@ -403,7 +403,8 @@ static unsigned header_flags(const struct eplb_manager_core_params *params)
            (params->layer_ids != NULL ? HAS_LAYER_IDS : 0u) | (has_limits(params) ? HAS_LIMITS : 0u) |
            (params->replica_routing != EPLB_ROUTING_STATIC ? HAS_ROUTING : 0u) |
            (params->weight_versions != NULL ? HAS_VERSIONS : 0u) |
-           (params->initial_weights != NULL ? HAS_WEIGHTS : 0u);
+           (params->initial_weights != NULL ? HAS_WEIGHTS : 0u) |
+           (params->shift_trigger > 0 || params->min_tokens_per_layer > 0 ? HAS_EARLY : 0u);
 }
 
 static void add_limits(const struct eplb_manager_core_params *params, struct eplb_binary *bytes)
@@ -452,6 +453,10 @@ void eplb_header_encode(const struct eplb_manager_core_params *params, struct ep
         eplb_binary_u64(bytes, params->weight_versions[i]);
     for (size_t i = 0; params->initial_weights != NULL && i < layers * (size_t)shape->num_slots; i++)
         eplb_binary_u32(bytes, (uint32_t)params->initial_weights[i]);
+    if (header_flags(params) & HAS_EARLY) {
+        add_real(bytes, params->shift_trigger);
+        eplb_binary_varint(bytes, (uint64_t)params->min_tokens_per_layer);
+    }
 }
 
 static enum eplb_status take_shape(struct eplb_cursor *cursor, struct eplb_shape *shape,
@@ -513,12 +518,19 @@ static void take_limits(struct eplb_cursor *cursor, struct eplb_manager_core_par
     params->bytes_per_second = take_real(cursor);
 }
 
+static void take_early(struct eplb_cursor *cursor, struct eplb_manager_core_params *params)
+{
+    params->shift_trigger = take_real(cursor);
+    params->min_tokens_per_layer = (int64_t)eplb_cursor_most(cursor, INT64_MAX);
+    /* What is not there when both are 0 is never there as 0; and no number is not 0 either. */
+    cursor->failed |= !(params->shift_trigger > 0) && params->min_tokens_per_layer == 0;
+}
+
 static enum eplb_status take_arrays(struct eplb_cursor *cursor, struct eplb_manager_core_params *params,
                                     struct eplb_error *error)
 {
     size_t layers = (size_t)params->shape.num_layers;
     unsigned flags = eplb_cursor_u8(cursor);
-    cursor->failed |= flags > ALL_HEADER_FLAGS;
     if (flags & HAS_LIMITS)
         take_limits(cursor, params);
     if (flags & HAS_TABLES)
@@ -533,6 +545,8 @@ static enum eplb_status take_arrays(struct eplb_cursor *cursor, struct eplb_mana
         params->weight_versions = take_generations(cursor, layers);
     if (flags & HAS_WEIGHTS)
         params->initial_weights = take_i32s(cursor, layers * (size_t)params->shape.num_slots);
+    if (flags & HAS_EARLY)
+        take_early(cursor, params);
     EPLB_TRY(check_end(cursor, "the header", error));
     if (header_flags(params) != flags)
         EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the tables of %zu layers", layers);

@@ -15,19 +15,27 @@
  *
  *    1 header         u32 layers, experts, ranks, redundant; f64 threshold; u64 update interval in ns, in
  *                     forwards, prepare timeout, transfer timeout, first token, first forward; then overlap,
- *                     policy (a text), a byte with bits 0 to 6 for what follows. Bit 3, which comes before
- *                     the arrays: groups, nodes, most moves of a layer, most forwards to break-even, bytes of
- * an expert, and f64 bytes per second, which are 1, 1 and 0 without it. Then i32 tables, u64 generations, i32
- * layer ids, a byte for the replica routing with the f64 decay of the recent load, u64 versions of the
- * weights, i32 weights 2 end            nothing: the recorder was closed 16 submit         time, forward,
- * warm-up, number of batches, prefill and decode tokens of each 17 dropped        time, forward 18 outputs
- * time, forward, number of outputs, and per output what eplb_outputs_encode says 19 policy done    time,
- * status, reason (a text), byte 1 when per layer there follow f64 current peak, candidate peak, improvement,
- * a byte (1 sets changed, 2 publish), u64 hash of the candidate 20 rank dead      time, rank 21 tick time 22
- * weights done   time, number of layers; of each layer row, generation, version (0), a weight per slot 32
- * command        forward; byte 0 for an empty one. Byte 1 for one without weights, before the first 60 bytes
- * of its wire record, four zeros, and its i32 table. Byte 2 for one with weights: the same, byte 1 when a
- * weight per slot of the table follows, and updates as in 22 33 open record    token 34 abort record   token
+ *                     policy (a text), a byte with a bit for each of these that follows, in this order but
+ *                     for bit 3, which comes first: 0, i32 tables; 1, u64 generations; 2, i32 layer ids;
+ *                     3, groups, nodes, most moves of a layer, most forwards to break-even, bytes of an
+ *                     expert, f64 bytes per second, which are 1, 1 and 0 without it; 4, a byte for the
+ *                     replica routing and the f64 decay of the recent load; 5, u64 versions of the weights;
+ *                     6, i32 weights; 7, the f64 shift trigger and the least tokens per layer
+ *    2 end            nothing: the recorder was closed
+ *   16 submit         time, forward, warm-up, number of batches, prefill and decode tokens of each
+ *   17 dropped        time, forward
+ *   18 outputs        time, forward, number of outputs, and per output what eplb_outputs_encode says
+ *   19 policy done    time, status, reason (a text), byte 1 when per layer there follow f64 current peak,
+ *                     candidate peak, improvement, a byte (1 sets changed, 2 publish), u64 hash of the
+ *                     candidate
+ *   20 rank dead      time, rank
+ *   21 tick           time
+ *   22 weights done   time, number of layers; of each layer row, generation, version (0), a weight per slot
+ *   32 command        forward; byte 0 for an empty one. Byte 1 for one without weights, before the first 60
+ *                     bytes of its wire record, four zeros, and its i32 table. Byte 2 for one with weights:
+ *                     the same, byte 1 when a weight per slot of the table follows, and updates as in 22
+ *   33 open record    token
+ *   34 abort record   token
  *   35 run policy     nothing
  *   36 committed      layer row, generation, wait in ns, u64 hash of the table
  *   37 aborted        layer row, reason

@@ -22,7 +22,8 @@ struct eplb_placement_file {
     int32_t *layer_ids;  /**< [num_layers], ascending model layer numbers. */
     int32_t *expert_ids; /**< [num_layers][ep_size][slots_per_rank] */
     int32_t *weights;    /**< The same shape, in units of EPLB_WEIGHT_UNIT; NULL where there are none. */
-    char policy[EPLB_POLICY_TEXT]; /**< Which policy made it; "" where the file does not say. */
+    char policy[EPLB_POLICY_TEXT];          /**< Which policy made it; "" where the file does not say. */
+    char replica_routing[EPLB_POLICY_TEXT]; /**< How tokens are routed that it was planned for; likewise. */
 };
 
 /**
@@ -61,11 +62,17 @@ enum eplb_status eplb_placement_file_match(const struct eplb_placement_file *fil
 /** The row of a layer id; -1 when the file does not have that layer. */
 int32_t eplb_placement_file_row(const struct eplb_placement_file *file, int32_t layer_id);
 
-/** What a layer's placement promises, in tokens: largest and mean rank load, and what no placement beats. */
+/** What a layer's placement promises, in tokens. Ranks are joined by the experts that they share. */
 struct eplb_placement_prediction {
-    double peak;
-    double mean;
-    double lower_bound;
+    double peak;            /* largest rank load, as tokens are routed */
+    double mean;            /* mean rank load */
+    double lower_bound;     /* of every placement and routing */
+    double even_split_peak; /* if every expert's tokens were split evenly over its replicas */
+    double best_split_peak; /* under the best split that there is */
+    int32_t components;     /* of the ranks; no split moves load from one to another */
+    const uint64_t
+        *cut;        /* the ranks that limit the best split, bit (r % 64) of word r / 64; NULL: left out */
+    double cut_load; /* what no split moves out of them */
     const int32_t *replicas; /* [num_experts] of each expert; NULL: left out */
 };
 

@@ -8,9 +8,9 @@
 #include "os/file.h"
 #include "trace/json_input.h"
 
-static const char *const known_keys[] = {"format",    "num_experts", "ep_size", "slots_per_rank",
-                                         "layer_ids", "expert_ids",  "weights", "policy",
-                                         "predicted", "gate"};
+static const char *const known_keys[] = {"format",    "num_experts", "ep_size",        "slots_per_rank",
+                                         "layer_ids", "expert_ids",  "weights",        "policy",
+                                         "predicted", "gate",        "replica_routing"};
 
 /* The key of a table [num_layers][ep_size][slots_per_rank] and what its entries may be. */
 struct table {
@@ -139,6 +139,8 @@ static enum eplb_status fill_file(const struct eplb_input *input, const json_t *
 {
     EPLB_TRY(eplb_json_text(input, "\"policy\"", json_object_get(root, "policy"), file->policy,
                             sizeof file->policy, error));
+    EPLB_TRY(eplb_json_text(input, "\"replica_routing\"", json_object_get(root, "replica_routing"),
+                            file->replica_routing, sizeof file->replica_routing, error));
     for (int32_t layer = 0; layer < file->shape.num_layers; layer++)
         file->layer_ids[layer] = eplb_json_layer_id(root, layer);
     EPLB_TRY(read_table(input, root, experts, &file->shape, file->expert_ids, error));

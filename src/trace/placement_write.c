@@ -57,6 +57,19 @@ static void add_replicas(struct eplb_text *text, const int32_t *replicas, int32_
     eplb_text_add(text, "]");
 }
 
+static void add_cut(struct eplb_text *text, const struct eplb_placement_prediction *predicted,
+                    int32_t ep_size)
+{
+    int32_t count = 0;
+    eplb_text_add(text, ", \"densest_cut\": {\"ranks\": [");
+    for (int32_t rank = 0; rank < ep_size; rank++)
+        if (predicted->cut[rank / 64] >> (rank % 64) & 1)
+            eplb_text_add(text, "%s%" PRId32, separator(count++), rank);
+    eplb_text_add(text, "]");
+    add_figure(text, "load", predicted->cut_load);
+    eplb_text_add(text, "}");
+}
+
 static void add_predicted(struct eplb_text *text, const struct eplb_placement_file *file,
                           const struct eplb_placement_prediction *predicted)
 {
@@ -66,6 +79,11 @@ static void add_predicted(struct eplb_text *text, const struct eplb_placement_fi
         add_figure(text, "peak", predicted[layer].peak);
         add_figure(text, "mean", predicted[layer].mean);
         add_figure(text, "lower_bound", predicted[layer].lower_bound);
+        add_figure(text, "even_split_peak", predicted[layer].even_split_peak);
+        add_figure(text, "best_split_peak", predicted[layer].best_split_peak);
+        eplb_text_add(text, ", \"components\": %" PRId32, predicted[layer].components);
+        if (predicted[layer].cut != NULL)
+            add_cut(text, &predicted[layer], file->shape.ep_size);
         if (predicted[layer].replicas != NULL)
             add_replicas(text, predicted[layer].replicas, file->shape.num_experts);
         eplb_text_add(text, "}%s\n", line_end(layer, file->shape.num_layers));
@@ -122,6 +140,10 @@ enum eplb_status eplb_placement_file_write(const struct eplb_placement_file *fil
         add_table(text, "weights", shape, file->weights);
     eplb_text_add(text, "  \"policy\": ");
     eplb_text_add_string(text, file->policy);
+    if (file->replica_routing[0] != '\0') {
+        eplb_text_add(text, ",\n  \"replica_routing\": ");
+        eplb_text_add_string(text, file->replica_routing);
+    }
     if (predicted != NULL)
         add_predicted(text, file, predicted);
     if (gate != NULL)

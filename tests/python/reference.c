@@ -135,6 +135,14 @@ static void plan(struct eplb_plan_request *request)
     free(scratch);
 }
 
+static int64_t *numbers(size_t count)
+{
+    int64_t *all = room(count + 1, sizeof *all);
+    for (size_t i = 0; i < count; i++)
+        all[i] = number();
+    return all;
+}
+
 static void answer_plan(void)
 {
     int64_t given[4];
@@ -152,6 +160,9 @@ static void answer_plan(void)
     request.settings.num_groups = (int32_t)number();
     request.settings.num_nodes = (int32_t)number();
     request.max_moves = (int32_t)number();
+    request.num_history = (int32_t)number();
+    request.num_parts = (int32_t)number();
+    request.replica_routing = (enum eplb_replica_routing)number();
     request.cost = (struct eplb_migration_cost){.expert_bytes = 1000000,
                                                 .bytes_per_second = 1e9,
                                                 .seconds_per_token = 1e-6,
@@ -162,6 +173,8 @@ static void answer_plan(void)
     int64_t *load = room(experts, sizeof *load);
     int32_t *active = room(slots, sizeof *active);
     int64_t *physical = room(slots, sizeof *physical);
+    int64_t *history = numbers((size_t)request.num_history * experts);
+    int64_t *parts = numbers((size_t)request.num_parts * experts);
     for (size_t i = 0; i < experts; i++)
         load[i] = number();
     for (size_t i = 0; i < slots; i++)
@@ -171,10 +184,14 @@ static void answer_plan(void)
     request.load = load;
     request.active = active;
     request.physical = physical;
+    request.history = history;
+    request.parts = parts;
     plan(&request);
     free(load);
     free(active);
     free(physical);
+    free(history);
+    free(parts);
 }
 
 int main(void)

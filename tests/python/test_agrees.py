@@ -14,6 +14,7 @@ from support import Case, flat
 
 SEED = 20240614
 CALLS = 1000
+ROUTINGS = ("static", "local", "weighted", "adaptive", "batch")
 COST = {"expert_bytes": 1000000, "bytes_per_second": 1e9, "seconds_per_token": 1e-6, "num_forwards": 10,
         "max_break_even_forwards": 100}
 
@@ -40,6 +41,11 @@ def random_deepseek(rng):
     return weight, sizes, remove
 
 
+def random_windows(rng, load):
+    """Windows like this one."""
+    return [[[rng.randint(one // 2, one) for one in row] for row in load] for _ in range(rng.randint(0, 3))]
+
+
 def random_plan(rng):
     ranks, owned, layers = rng.randint(1, 6), rng.randint(1, 5), rng.randint(1, 3)
     experts = ranks * owned
@@ -51,7 +57,9 @@ def random_plan(rng):
     physical = [[[rng.randint(0, 1 << 40) for _ in range(owned + redundant)] for _ in range(ranks)]
                 for _ in range(layers)]
     return {"load": load, "ep_size": ranks, "redundant": redundant, "active": active, "physical": physical,
-            "policy": rng.choice(("balanced", "greedy", "deepseek", "minmax")),
+            "policy": rng.choice(("balanced", "greedy", "deepseek", "minmax", "robust")),
+            "history": random_windows(rng, load), "parts": random_windows(rng, load),
+            "replica_routing": rng.choice(ROUTINGS),
             "num_groups": rng.randint(1, 4), "num_nodes": rng.randint(1, 2),
             "max_moves": rng.choice((0, 0, 0, 2))}
 
@@ -89,7 +97,10 @@ class Agrees(Case):
         calls = [random_plan(self.rng) for _ in range(CALLS)]
         names = ("ep_size", "redundant", "policy", "num_groups", "num_nodes", "max_moves")
         answers = ask([words("plan", len(call["load"]), len(call["load"][0]), *(call[name] for name in names),
-                             *flat(call["load"]), *flat(call["active"]), *flat(call["physical"]))
+                             len(call["history"]), len(call["parts"]),
+                             ROUTINGS.index(call["replica_routing"]),
+                             *(one for name in ("history", "parts", "load", "active", "physical")
+                               for one in flat(call[name])))
                        for call in calls])
         for call, answer in zip(calls, answers):
             plan = eplb.plan(**call, **COST)

@@ -100,6 +100,21 @@ class Plan(Case):
         self.refused("physical has the shape [1, 0]; 2 dimensions, none of them 0, are expected", eplb.plan,
                      WEIGHT, 4, 1, "balanced", physical=[[]])
 
+    def test_windows(self):
+        def call(**named):
+            eplb.plan([[1, 2, 3, 4]], 2, 1, "robust", **named)
+        self.refused("eplb_plan_request.num_history is 17; allowed is 0 to 16", call,
+                     history=[[[1, 2, 3, 4]]] * 17)
+        self.refused("history has the shape [1, 1, 3]; [1, 1, 4] is expected", call, history=[[[1, 2, 3]]])
+        self.refused("parts has the shape [1, 4]; 3 dimensions, none of them 0, are expected", call,
+                     parts=[[1, 2, 3, 4]])
+        self.refused("parts has the shape []; 3 dimensions, none of them 0, are expected", call, parts=7)
+        self.refused("layer 0: load of expert 1 is -2; allowed is 0 to 2^62", call, parts=[[[1, -2, 3, 4]]])
+        self.refused("replica_routing is 3; a name is expected", call, replica_routing=3)
+        self.refused("replica routing 'best' is not one of static, local, weighted, adaptive, batch", call,
+                     replica_routing="best")
+        self.assertEqual(len(eplb.plan([[1, 2, 3, 4]], 2, history=[], parts=None).layers), 1)
+
     def test_options(self):
         self.refused("no policy is named 'balancd'; the nearest name is 'balanced'", eplb.plan, WEIGHT, 4, 1,
                      "balancd")

@@ -133,12 +133,17 @@ struct sim_checks {
     bool timer_armed;
     int64_t timer_due;
     bool sample_since_run;
+    uint64_t window_samples; /* in the open window */
+    int64_t window_rows;     /* and their counts */
+    uint64_t shifts;         /* as told */
+    bool shifted;            /* and the policy waits for tokens */
     uint64_t num_published;
     uint64_t num_finished; /* of these committed or aborted */
 
     /* Of the step that is under way. */
     uint64_t fed; /* the forward whose output is processed, or 0 */
     bool policy_asked;
+    bool had_tokens; /* the window that it was asked for */
 
     struct sim_window open;
     struct sim_window closed;
@@ -191,6 +196,7 @@ void sim_check_clocks(struct world *world, const struct eplb_manager_event *even
 void sim_check_sample(struct world *world, const struct sim_forward *forward);
 void sim_check_window_commit(struct world *world, int32_t layer);
 void sim_check_window_close(struct world *world);
+bool sim_check_has_tokens(const struct world *world);
 void sim_check_windows(struct world *world);
 
 /* check_weights.c */

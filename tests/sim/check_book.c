@@ -16,7 +16,9 @@ void sim_book_restart(struct world *world, uint64_t first_token)
     checks->last_layer = EPLB_NO_LAYER;
     checks->last_token = first_token - 1;
     checks->book.record_token = 0;
-    checks->timer_armed = checks->sample_since_run = false;
+    checks->timer_armed = checks->sample_since_run = checks->shifted = false;
+    checks->window_samples = checks->shifts = 0;
+    checks->window_rows = 0;
     checks->num_published = checks->num_finished = 0;
     memset(&checks->open, 0, sizeof checks->open);
     memset(&checks->closed, 0, sizeof checks->closed);

@@ -41,19 +41,40 @@ static void check_prepare(struct world *world, const struct eplb_manager_event *
                  prepare->token, prepare->layer);
 }
 
+/** A shift is found between rounds only; the window restarts there. */
+static void check_shift(struct world *world, const struct eplb_manager_status *status, bool round)
+{
+    struct sim_checks *checks = &world->checks;
+    if (status->shifts == checks->shifts)
+        return;
+    if (status->shifts != checks->shifts + 1 || checks->shifted || round || checks->num_dead > 0 ||
+        world->config.shift_trigger <= 0)
+        sim_fail(&world->sim, checker, "a shift is found where none is looked for");
+    checks->shifts++;
+    checks->shifted = true;
+    sim_check_window_close(world);
+    SIM_COUNT(&world->sim, SHIFTS);
+}
+
 /** The policy runs when, and only when, rules 1 and 2 say so. */
 static void check_round(struct world *world, const struct eplb_manager_status *status)
 {
     struct sim_checks *checks = &world->checks;
     checks->num_published = status->layers_published;
     bool round = checks->policy_running || checks->num_published != checks->num_finished;
-    bool due = checks->timer_armed && world->sim.now >= checks->timer_due && !round &&
-               checks->sample_since_run && checks->num_dead == 0;
+    check_shift(world, status, round);
+    bool fired = checks->timer_armed && world->sim.now >= checks->timer_due;
+    bool has_tokens = checks->policy_asked ? checks->had_tokens : sim_check_has_tokens(world);
+    bool due = (fired || checks->shifted) && has_tokens && !round && checks->sample_since_run &&
+               checks->num_dead == 0;
     if (due != checks->policy_asked)
         sim_fail(&world->sim, checker,
                  due ? "the policy is due and does not run" : "the policy runs and is not due");
     if (!due)
         return;
+    if (!fired)
+        SIM_COUNT(&world->sim, EARLY_ROUNDS);
+    checks->shifted = false;
     checks->policy_running = true;
     checks->policy_asked = false;
     checks->sample_since_run = false;

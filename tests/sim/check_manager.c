@@ -370,6 +370,7 @@ void sim_check_action(struct world *world, const struct eplb_manager_action *act
         break;
     case EPLB_MANAGER_RUN_POLICY:
         checks->policy_asked = true;
+        checks->had_tokens = sim_check_has_tokens(world);
         sim_check_window_close(world);
         break;
     default:

@@ -67,6 +67,8 @@ void sim_check_sample(struct world *world, const struct sim_forward *forward)
     for (int32_t layer = 0; layer < world->config.shape.num_layers; layer++)
         added += add_layer(world, forward, layer);
     checks->sample_since_run = true;
+    checks->window_samples++;
+    checks->window_rows += added;
     if (added == 0 || checks->timer_armed)
         return;
     checks->timer_armed = true;
@@ -79,8 +81,22 @@ void sim_check_window_commit(struct world *world, int32_t layer)
     world->checks.open.versions[layer] = 0;
 }
 
+/** What rule 2 asks of the window that a policy run closes. */
+bool sim_check_has_tokens(const struct world *world)
+{
+    const struct sim_checks *checks = &world->checks;
+    const struct eplb_shape *shape = &world->config.shape;
+    int64_t least = world->config.min_tokens_per_layer;
+    if (least == 0 && checks->shifted)
+        least = 128 * (int64_t)shape->num_experts;
+    return checks->window_rows / shape->num_layers >= least &&
+           (!checks->shifted || checks->window_samples >= 8);
+}
+
 void sim_check_window_close(struct world *world)
 {
+    world->checks.window_samples = 0;
+    world->checks.window_rows = 0;
     world->checks.closed = world->checks.open;
     memset(&world->checks.open, 0, sizeof world->checks.open);
     memcpy(world->checks.open.versions, world->checks.closed.versions, sizeof world->checks.open.versions);

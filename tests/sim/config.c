@@ -111,4 +111,11 @@ void sim_config_draw(struct sim *sim, struct sim_config *config)
     config->weights_decay = (double)sim_below(sim, 100) / 100;
     if (!config->faultless)
         config->faults.weights_confused = draw_rate(sim, 200);
+    config->shift_trigger = sim_chance(sim, 400) ? (double)sim_between(sim, 1, 12) : 0;
+    /* Between two runs there must be room for blocks before a shift and after it. */
+    if (config->shift_trigger > 0 && sim_chance(sim, 600)) {
+        config->update_interval *= 8;
+        config->num_forwards += 60;
+    }
+    config->min_tokens_per_layer = sim_chance(sim, 200) ? sim_between(sim, 1, 10000) : 0;
 }

@@ -53,6 +53,8 @@ struct sim_config {
     bool decode_only;
     enum eplb_replica_routing routing;
     double weights_decay;
+    double shift_trigger;         /* 0: off */
+    int64_t min_tokens_per_layer; /* 0: not given */
     double threshold;
     int64_t update_interval;
     int64_t prepare_timeout;

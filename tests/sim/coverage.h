@@ -12,6 +12,8 @@
     COUNT(WARMUPS, "of these graph warm-ups")                                                      \
     COUNT(OVERLAPS, "submitted while another was in flight")                                       \
     COUNT(POLICY_RUNS, "policy runs")                                                              \
+    COUNT(SHIFTS, "shifts of the traffic that were found")                                         \
+    COUNT(EARLY_ROUNDS, "policy runs after a shift, before the interval ended")                    \
     COUNT(POLICY_FAILURES, "policy runs that failed")                                              \
     COUNT(POLICY_DISCARDED, "policy results after a death")                                        \
     COUNT(RESTARTS, "managers that took over living ranks")                                        \

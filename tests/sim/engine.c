@@ -69,6 +69,8 @@ static void create_manager(struct world *world, const struct eplb_executor_core 
         .initial_weights = living == NULL ? NULL : eplb_executor_core_replica_weights(living),
         .replica_routing = config->routing,
         .weights_decay = config->weights_decay,
+        .shift_trigger = config->shift_trigger,
+        .min_tokens_per_layer = config->min_tokens_per_layer,
         .log = log,
         .policy_log = log,
     };

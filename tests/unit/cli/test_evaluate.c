@@ -41,8 +41,11 @@ static struct eplb_evaluation step(struct eplb_evaluator *evaluator, const int64
                                    const int64_t *next)
 {
     struct eplb_evaluation evaluation;
+    struct eplb_planner_loads loads;
     struct eplb_error error = {0};
-    if (eplb_evaluator_step(evaluator, window, next, &evaluation, &error) != EPLB_OK)
+    eplb_planner_loads_init(&loads);
+    loads.logical = window;
+    if (eplb_evaluator_step(evaluator, &loads, next, &evaluation, &error) != EPLB_OK)
         fail_msg("%s", error.text);
     return evaluation;
 }
@@ -50,6 +53,13 @@ static struct eplb_evaluation step(struct eplb_evaluator *evaluator, const int64
 static void check(double found, double expected)
 {
     if (fabs(found - expected) > 1e-15)
+        fail_msg("%.17g instead of %.17g", found, expected);
+}
+
+/** As near as weights, which are rounded, can be. */
+static void check_near(double found, double expected)
+{
+    if (fabs(found - expected) > 8)
         fail_msg("%.17g instead of %.17g", found, expected);
 }
 
@@ -186,6 +196,116 @@ static void another_start(void **state)
     eplb_evaluator_destroy(evaluator);
 }
 
+/**
+ * Weighted, from the initial 0 1 2 | 2 3 0 with 0 and 2 by three quarters on rank 0. Morning, layer 0: 7.5 +
+ * 0 + 5.25 of 10; layer 1: 0.75 + 2 + 2.25 of 5, and measured in whole tokens as much. The threshold of 1
+ * keeps all.
+ */
+static void the_weights_of_the_start_count(void **state)
+{
+    (void)state;
+    static const int32_t most = EPLB_WEIGHT_UNIT / 4 * 3;
+    static const int32_t least = EPLB_WEIGHT_UNIT / 4;
+    static const int32_t whole = EPLB_WEIGHT_UNIT;
+    const int32_t weights[LAYERS * RANKS * SLOTS] = {most, whole, most, least, whole, least,
+                                                     most, whole, most, least, whole, least};
+    struct eplb_evaluator_params params = params_of("balanced");
+    params.planner.replica_routing = EPLB_ROUTING_WEIGHTED;
+    params.planner.min_peak_load_improvement = 1;
+    params.initial_weights = weights;
+    struct eplb_evaluator *evaluator = create(&params);
+    struct eplb_evaluation found = step(evaluator, morning, morning);
+    assert_int_equal(found.published, 0);
+    check_score(&found.next, 2, (1.275 + 1) / 2, 1.275);
+    check_score(&found.initial, 2, (1.275 + 1) / 2, 1.275);
+    assert_memory_equal(eplb_evaluator_weights(evaluator), weights, sizeof weights);
+    eplb_evaluator_destroy(evaluator);
+}
+
+/**
+ * Weighted: balanced keeps layer 0 and gives layer 1 the table 3 1 2 | 2 3 0 with the weights that are best
+ * in the morning. In the evening, 5 tokens for each expert, these decide: rank 0 has 1, and its shares of 3
+ * and 2.
+ */
+static void weights_of_a_plan_meet_the_next_window(void **state)
+{
+    (void)state;
+    struct eplb_evaluator_params params = params_of("balanced");
+    params.planner.replica_routing = EPLB_ROUTING_WEIGHTED;
+    struct eplb_evaluator *evaluator = create(&params);
+    struct eplb_evaluation found = step(evaluator, morning, evening);
+    const int32_t *weights = eplb_evaluator_weights(evaluator) + RANKS * SLOTS;
+    check_slots(evaluator, 1, (const int32_t[]){3, 1, 2, 2, 3, 0});
+    /* In the morning 2 + 4 a + 3 b = 5. */
+    check_near(4.0 * weights[0] + 3.0 * weights[2], 3.0 * EPLB_WEIGHT_UNIT);
+    double rank0 = 5 + 5.0 * weights[0] / EPLB_WEIGHT_UNIT + 5.0 * weights[2] / EPLB_WEIGHT_UNIT;
+    double layer1 = (rank0 > 10 ? rank0 : 20 - rank0) / 10;
+    assert_true(layer1 > 1.01);
+    check_score(&found.next, 2, (2 + layer1) / 2, 2);
+    eplb_evaluator_destroy(evaluator);
+}
+
+/**
+ * Adaptive and batch: what counts is the best split. In the morning the start is even in both layers: 10 + 0
+ * + 7 | 3 of 0 and 2 divides into 10 and 10, so nothing is published. In the evening layer 0 has one copy of
+ * expert 1.
+ */
+static void the_best_split_of_the_window_counts(void **state)
+{
+    (void)state;
+    for (int routing = EPLB_ROUTING_ADAPTIVE; routing <= EPLB_ROUTING_BATCH; routing++) {
+        struct eplb_evaluator_params params = params_of("balanced");
+        params.planner.replica_routing = (enum eplb_replica_routing)routing;
+        struct eplb_evaluator *evaluator = create(&params);
+        struct eplb_evaluation found = step(evaluator, morning, evening);
+        check_score(&found.same, 2, 1, 1);
+        check_score(&found.next, 2, 1.5, 2);
+        assert_int_equal(found.published, 0);
+        eplb_evaluator_destroy(evaluator);
+    }
+}
+
+static int32_t windows_told;
+
+static size_t no_scratch(const struct eplb_shape *shape, const struct eplb_policy_settings *settings)
+{
+    (void)shape;
+    (void)settings;
+    return 0;
+}
+
+/** Keeps the placement, and notes what it was told. */
+static enum eplb_status note_history(const struct eplb_policy_problem *problem, void *scratch,
+                                     struct eplb_policy_answer *answer, struct eplb_error *error)
+{
+    (void)scratch;
+    (void)error;
+    windows_told = problem->num_history;
+    if (problem->num_history == 2)
+        assert_int_equal(problem->history[EXPERTS + 1], problem->load[1]);
+    memcpy(answer->expert_ids, problem->active, (size_t)problem->shape->num_slots * sizeof(int32_t));
+    return EPLB_OK;
+}
+
+static void a_policy_is_told_of_the_windows_before(void **state)
+{
+    (void)state;
+    static const struct eplb_policy_ops ops = {sizeof ops, "noting", no_scratch, note_history};
+    struct eplb_evaluator_params params = params_of("balanced");
+    params.planner.ops = &ops;
+    struct eplb_evaluator *evaluator = create(&params);
+    struct eplb_planner_loads loads;
+    struct eplb_evaluation found;
+    eplb_planner_loads_init(&loads);
+    loads.logical = evening;
+    loads.history[0] = morning;
+    loads.history[1] = evening;
+    loads.num_history = 2;
+    assert_int_equal(eplb_evaluator_step(evaluator, &loads, morning, &found, NULL), EPLB_OK);
+    assert_int_equal(windows_told, 2);
+    eplb_evaluator_destroy(evaluator);
+}
+
 static void a_refused_window_changes_nothing(void **state)
 {
     (void)state;
@@ -196,7 +316,10 @@ static void a_refused_window_changes_nothing(void **state)
     struct eplb_evaluator *evaluator = create(&params);
     struct eplb_evaluation found = {.published = 77};
     struct eplb_error error = {0};
-    assert_int_equal(eplb_evaluator_step(evaluator, wrong, evening, &found, &error), EPLB_INVALID);
+    struct eplb_planner_loads loads;
+    eplb_planner_loads_init(&loads);
+    loads.logical = wrong;
+    assert_int_equal(eplb_evaluator_step(evaluator, &loads, evening, &found, &error), EPLB_INVALID);
     assert_string_equal(error.text, "layer 1: load of expert 1 is -1; allowed is 0 to 2^62");
     assert_int_equal(found.published, 77);
     check_slots(evaluator, 1, (const int32_t[]){0, 1, 2, 2, 3, 0});
@@ -242,6 +365,10 @@ int main(void)
         cmocka_unit_test(a_layer_without_load_has_no_score),
         cmocka_unit_test(without_balancing_nothing_is_planned),
         cmocka_unit_test(another_start),
+        cmocka_unit_test(the_weights_of_the_start_count),
+        cmocka_unit_test(weights_of_a_plan_meet_the_next_window),
+        cmocka_unit_test(the_best_split_of_the_window_counts),
+        cmocka_unit_test(a_policy_is_told_of_the_windows_before),
         cmocka_unit_test(a_refused_window_changes_nothing),
         cmocka_unit_test(sums_over_windows),
     };

@@ -193,10 +193,10 @@ static void only_bools_are_negated(void **state)
 static void reserved_names_are_refused(void **state)
 {
     (void)state;
-    expect_refused(
-        EPLB_COMMAND_PLAN, "--eplb_shift_trigger=2", EPLB_UNSUPPORTED,
-        "option eplb_shift_trigger is reserved (departure from the promised balance that starts a round "
-        "early) and not built yet; leave it out (flag)");
+    expect_refused(EPLB_COMMAND_PLAN, "--eplb_max_bytes_per_step=2", EPLB_UNSUPPORTED,
+                   "option eplb_max_bytes_per_step is reserved (bound of the bytes moved per forward) and "
+                   "not built yet; "
+                   "leave it out (flag)");
     expect_refused(
         EPLB_COMMAND_TOP, "--noenable_graph", EPLB_UNSUPPORTED,
         "option enable_graph is reserved (replay captured decode graphs) and not built yet; leave it "

@@ -74,6 +74,8 @@ static void defaults_are_the_documented_ones(void **state)
     assert_int_equal(options.eplb_max_break_even_steps, 0);
     assert_int_equal(options.eplb_num_groups, 1);
     assert_int_equal(options.eplb_num_nodes, 1);
+    assert_true(options.eplb_shift_trigger == 0);
+    assert_int_equal(options.eplb_min_tokens_per_layer, 0);
     for (int i = 0; i < EPLB_NUM_ENGINE_OPTIONS; i++)
         assert_false(eplb_options_was_given(&options, eplb_option_row(i)->name));
 }
@@ -118,6 +120,8 @@ static void every_option_is_set_in_its_own_field(void **state)
     must_set(&options, "eplb_max_break_even_steps", "5000", by_flag);
     must_set(&options, "eplb_num_groups", "8", by_flag);
     must_set(&options, "eplb_num_nodes", "4", by_flag);
+    must_set(&options, "eplb_shift_trigger", "12.5", by_flag);
+    must_set(&options, "eplb_min_tokens_per_layer", "5000000000", by_flag);
     assert_true(options.enable_eplb);
     assert_int_equal(options.redundant_experts_num, 2);
     assert_int_equal(options.eplb_update_interval, 300);
@@ -144,6 +148,8 @@ static void every_option_is_set_in_its_own_field(void **state)
     assert_int_equal(options.eplb_max_break_even_steps, 5000);
     assert_int_equal(options.eplb_num_groups, 8);
     assert_int_equal(options.eplb_num_nodes, 4);
+    assert_true(options.eplb_shift_trigger == 12.5);
+    assert_true(options.eplb_min_tokens_per_layer == INT64_C(5000000000));
 }
 
 static void a_flag_wins_over_the_file_in_any_order(void **state)
@@ -503,9 +509,8 @@ static void unknown_and_reserved_names_are_refused(void **state)
 static void every_plus_name_is_reserved(void **state)
 {
     (void)state;
-    static const char *const names[] = {
-        "eplb_max_bytes_per_step", "eplb_shift_trigger", "eplb_min_tokens_per_layer",
-        "on_rank_failure",         "enable_graph",       "max_graph_batch"};
+    static const char *const names[] = {"eplb_max_bytes_per_step", "on_rank_failure", "enable_graph",
+                                        "max_graph_batch"};
     struct eplb_options options = defaults();
     assert_int_equal(sizeof names / sizeof names[0], EPLB_NUM_OPTIONS - EPLB_NUM_BUILT_OPTIONS);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -685,7 +690,8 @@ static void the_line_at_start_has_every_value_and_source(void **state)
               "process_group=shm (default) | rank_silence_timeout_seconds=30 (default) | "
               "memory_limit=0 (default) | eplb_replica_routing=static (default) | "
               "eplb_cost_per_active_slot=0 (default) | eplb_cost_per_token=1 (default) | "
-              "node_of_rank= (default)");
+              "node_of_rank= (default) | eplb_shift_trigger=0 (default) | "
+              "eplb_min_tokens_per_layer=0 (default)");
     eplb_options_log(&options, NULL);
 }
 

@@ -14,7 +14,7 @@
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
-enum { MAX_RANKS = 5 };
+enum { MAX_RANKS = 8 };
 
 /* Collects the warnings of one test. */
 struct warnings {
@@ -171,7 +171,7 @@ static void starts_empty(void **state)
     tear_down(f);
 }
 
-/* Replicas add up to their expert: the table is [[0,1,2],[2,3,0]]. B08: slots keep their own counts. */
+/* Replicas add up to their expert: the table is [[0,1,2],[2,3,0]]. */
 static void adds_to_both_views(void **state)
 {
     (void)state;
@@ -189,6 +189,20 @@ static void adds_to_both_views(void **state)
     assert_int_equal(open->num_samples, 2);
     assert_int_equal(eplb_aggregator_counters(f->aggregator)->taken, 2);
     assert_int_equal(f->warnings.count, 0);
+    tear_down(f);
+}
+
+/* B08: of two copies one got 400 tokens and the other 200, as the sources sent them; nothing is evened out.
+ */
+static void uneven_copies_stay_uneven(void **state)
+{
+    (void)state;
+    struct fixture *f = set_up(1, 8, 8, 1, 0);
+    report(f, 0, 0, (const int64_t[]){400, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 200});
+    add_taken(f, 600);
+    const struct eplb_window *open = eplb_aggregator_open(f->aggregator);
+    assert_loads(open->logical, (const int64_t[]){600, 0, 0, 0, 0, 0, 0, 0}, 8);
+    assert_loads(open->physical, (const int64_t[]){400, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 200}, 16);
     tear_down(f);
 }
 
@@ -585,6 +599,7 @@ int main(void)
         cmocka_unit_test(create_refuses),
         cmocka_unit_test(starts_empty),
         cmocka_unit_test(adds_to_both_views),
+        cmocka_unit_test(uneven_copies_stay_uneven),
         cmocka_unit_test(counts_are_exact),
         cmocka_unit_test(falling_prefix_is_refused),
         cmocka_unit_test(warmup_samples_add_nothing),

@@ -146,6 +146,27 @@ static void the_recent_load_decays(void **state)
     assert_memory_equal(recent, ((int64_t[]){11 * 256, 0, 0, 0}), 4 * sizeof *recent);
 }
 
+static void large_samples_leave_less(void **state)
+{
+    (void)state;
+    const int64_t *recent = eplb_aggregator_recent(aggregator);
+    const int64_t none[RANKS * SLOTS] = {0};
+    assert_int_equal(eplb_aggregator_keep_recent(aggregator, 0.875, NULL), EPLB_OK);
+    add(0, 0, (const int64_t[]){1024, 0, 0, 0, 0, 0});
+    assert_int_equal(recent[0], 1024 * 256);
+    add(0, 0, none);
+    assert_int_equal(recent[0], 896 * 256);
+    /* 96 of 4 x 192 rows are an eighth, 192 a quarter, and more than half leave half. */
+    add(0, 0, (const int64_t[]){0, 96, 0, 0, 0, 0});
+    assert_int_equal(recent[0], 784 * 256);
+    add(0, 0, (const int64_t[]){0, 192, 0, 0, 0, 0});
+    assert_int_equal(recent[0], 588 * 256);
+    add(0, 0, (const int64_t[]){0, 384, 0, 0, 0, 0});
+    assert_int_equal(recent[0], 294 * 256);
+    add(0, 0, (const int64_t[]){0, EPLB_MAX_LOAD / 8, 0, 0, 0, 0});
+    assert_int_equal(recent[0], 147 * 256);
+}
+
 static void the_recent_load_has_a_limit(void **state)
 {
     (void)state;
@@ -197,6 +218,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(ranks_of_two_versions_stop_the_run, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_recent_load_decays, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(large_samples_leave_less, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_recent_load_has_a_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_window_is_kept_in_pieces, set_up, tear_down),
     };

@@ -112,6 +112,8 @@ void bench_start(struct bench *bench, const struct bench_options *options)
         .expert_bytes = options->expert_bytes,
         .bytes_per_second = options->bytes_per_second,
         .max_break_even_forwards = options->max_break_even_forwards,
+        .shift_trigger = options->shift_trigger,
+        .min_tokens_per_layer = options->min_tokens_per_layer,
         .log = &kept,
         .policy_log = options->log_policy ? &kept : NULL,
     };

@@ -40,6 +40,8 @@ struct bench_options {
     int64_t expert_bytes;
     double bytes_per_second;
     int32_t max_break_even_forwards;
+    double shift_trigger;
+    int64_t min_tokens_per_layer;
     int32_t max_moves;
     bool log_policy; /* the gate's lines go to the log too */
 };

@@ -40,6 +40,7 @@ static void a_wrong_slot_is_found_once(void **state)
     eplb_layer_plan_build(&plan, &ranks.shape, 0, tables, moved, scratch);
     plan.layer = 0;
     plan.weights_epoch = eplb_weights_epoch(eplb_model_registered(model));
+    assert_int_equal(hooks->prepare_expert_weight(hooks->context, &plan, &error), EPLB_OK);
     eplb_model_inject_wrong_slot = 1;
     assert_int_equal(hooks->start_expert_weight_transfer(hooks->context, &plan, &error), EPLB_OK);
     hooks->update_expert_weight(hooks->context, &plan, 1);

@@ -19,9 +19,9 @@
 #include "support/tables.h"
 #include "unit/policy/plan.h"
 
-enum { LAYERS = 13, EXPERTS = 32, RANKS = 8, SLOTS = 40 };
+enum { LAYERS = 13, EXPERTS = 32, RANKS = 8, SLOTS = 40, WINDOWS = 3 };
 
-static const char *const policies[] = {"balanced", "greedy", "minmax", "deepseek"};
+static const char *const policies[] = {"balanced", "greedy", "minmax", "deepseek", "robust"};
 
 enum { NUM_POLICIES = sizeof policies / sizeof *policies };
 
@@ -40,6 +40,7 @@ struct desk {
     struct eplb_plan_request request;
     int64_t load[LAYERS * EXPERTS];
     int64_t physical[LAYERS * SLOTS];
+    int64_t past[WINDOWS * LAYERS * EXPERTS];
     int32_t active[LAYERS * SLOTS];
     struct written written;
     struct eplb_plan plan;
@@ -108,8 +109,17 @@ static struct eplb_planner *planner_of(const struct desk *desk)
     params.initial = desk->request.active;
     params.max_moves = desk->request.max_moves;
     params.cost = desk->request.cost;
+    params.replica_routing = desk->request.replica_routing;
+    struct eplb_planner_loads loads;
+    eplb_planner_loads_init(&loads);
+    loads.logical = desk->load;
+    loads.physical = desk->request.physical;
+    loads.num_history = desk->request.num_history;
+    loads.num_parts = desk->request.num_parts;
+    for (int32_t i = 0; i < WINDOWS; i++)
+        loads.history[i] = loads.parts[i] = desk->past + (size_t)i * LAYERS * EXPERTS;
     if (eplb_planner_create(&params, &planner, &error) != EPLB_OK ||
-        eplb_planner_rebalance(planner, desk->load, desk->request.physical, &error) != EPLB_OK)
+        eplb_planner_plan(planner, &loads, &error) != EPLB_OK)
         fail_msg("%s", error.text);
     return planner;
 }
@@ -133,12 +143,31 @@ static void check_layer(const struct desk *desk, const struct eplb_planner *plan
     assert_memory_equal(desk->written.replicas + layer * EXPERTS, replicas, sizeof replicas);
 }
 
+/** Windows like this one before it, or as its pieces: three quarters to five quarters of each load. */
+static void tell_past(struct desk *desk, uint64_t round)
+{
+    struct eplb_prng prng;
+    eplb_prng_seed(&prng, FIRST_SEED - round);
+    for (int32_t i = 0; i < WINDOWS * LAYERS * EXPERTS; i++) {
+        const int64_t quarter = desk->load[i % (LAYERS * EXPERTS)] / 4;
+        desk->past[i] = 3 * quarter + (int64_t)eplb_prng_below(&prng, (uint64_t)(2 * quarter + 1));
+    }
+    if (round % 4 < 2)
+        desk->request.num_history = WINDOWS;
+    else
+        desk->request.num_parts = WINDOWS;
+    desk->request.history = desk->past;
+    desk->request.parts = desk->past;
+}
+
 static void it_plans_as_the_planner_does(void **state)
 {
     (void)state;
     for (uint64_t round = 0; round < 40; round++) {
         struct desk desk;
         desk_open(&desk, FIRST_SEED + round, policies[round % NUM_POLICIES]);
+        tell_past(&desk, round);
+        desk.request.replica_routing = (enum eplb_replica_routing)(round / 3 % EPLB_NUM_ROUTINGS);
         desk.request.max_moves = round % 3 == 0 ? (int32_t)round + 1 : 0;
         if (round % 2 == 0) {
             int32_t scratch[EXPERTS];
@@ -420,6 +449,51 @@ static void a_request_out_of_range_is_refused(void **state)
                          "num_forwards 10; each must be 0 or more, and finite");
 }
 
+/** With the same random numbers robust plans from three windows what it does not plan from one. */
+static void the_past_and_the_routing_count(void **state)
+{
+    (void)state;
+    struct desk desk;
+    struct written alone;
+    desk_open(&desk, FIRST_SEED, "robust");
+    plan_well(&desk);
+    alone = desk.written;
+    tell_past(&desk, 0);
+    plan_well(&desk);
+    assert_memory_not_equal(desk.written.expert_ids, alone.expert_ids, sizeof alone.expert_ids);
+    /* The same plan promises more to tokens that are divided in the best way than to evenly split ones. */
+    const double even = desk.written.layers[0].benefit.candidate_peak;
+    assert_true(even == desk.written.layers[0].balance.peak);
+    desk.request.replica_routing = EPLB_ROUTING_ADAPTIVE;
+    plan_well(&desk);
+    assert_true(desk.written.layers[0].benefit.candidate_peak < even);
+    assert_true(desk.written.layers[0].balance.peak == even);
+    desk_close(&desk);
+}
+
+static void the_past_is_checked(void **state)
+{
+    (void)state;
+    struct desk desk;
+    desk_open(&desk, FIRST_SEED, "robust");
+    const struct eplb_plan_request good = desk.request;
+    desk.request.num_history = 17;
+    desk.request.history = desk.past;
+    refused(&desk, "eplb_plan_request.num_history is 17; allowed is 0 to 16");
+    desk.request = good;
+    desk.request.num_parts = 1;
+    refused(&desk, "eplb_plan_request.num_parts is 1, and there are none; allowed is 0 to 16");
+    desk.request = good;
+    desk.request.parts = desk.past;
+    desk.request.num_parts = 2;
+    desk.past[(LAYERS + 2) * EXPERTS + 1] = -1;
+    refused(&desk, "layer 2: load of expert 1 is -1; allowed is 0 to 2^62");
+    desk.request = good;
+    desk.request.replica_routing = (enum eplb_replica_routing)5;
+    refused_whole(&desk, "eplb_plan_request.replica_routing is 5; allowed is 0 to 4");
+    desk_close(&desk);
+}
+
 static void arrays_that_are_not_right_are_refused(void **state)
 {
     (void)state;
@@ -468,6 +542,8 @@ int main(void)
         cmocka_unit_test(nothing_is_allocated),
         cmocka_unit_test(a_layer_that_fails_leaves_the_others_planned),
         cmocka_unit_test(a_request_out_of_range_is_refused),
+        cmocka_unit_test(the_past_and_the_routing_count),
+        cmocka_unit_test(the_past_is_checked),
         cmocka_unit_test(arrays_that_are_not_right_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

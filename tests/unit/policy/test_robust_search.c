@@ -176,6 +176,76 @@ static void constructions_join_all_ranks(void **state)
     }
 }
 
+static int32_t count_held(const struct eplb_table *table, const struct eplb_table *active)
+{
+    int32_t held = 0;
+    for (int32_t slot = 0; slot < table->num_ranks * table->slots_per_rank; slot++)
+        held += eplb_table_holds(active, slot / table->slots_per_rank, table->expert_ids[slot]);
+    return held;
+}
+
+/** The more staying is worth, the more stays; and it is legal however much that is. */
+static void a_construction_stays_near(void **state)
+{
+    (void)state;
+    struct eplb_prng prng;
+    start(&prng, 20240624);
+    for (size_t i = 0; i < SHAPES; i++) {
+        struct eplb_shape shape = tables_shape(mix[i].experts, mix[i].ranks, mix[i].redundant);
+        struct eplb_arena arena;
+        struct eplb_spread spread;
+        struct eplb_table active;
+        struct eplb_table table;
+        double rates[PLAN_MAX_EXPERTS];
+        int32_t held[3] = {0};
+        eplb_arena_init(&arena, memory, ROOM);
+        eplb_spread_layout(&spread, &arena, &shape);
+        eplb_table_layout(&active, &arena, &shape);
+        eplb_table_layout(&table, &arena, &shape);
+        for (uint64_t run = 0; run < 50; run++) {
+            for (int32_t e = 0; e < shape.num_experts; e++)
+                rates[e] = (eplb_prng_real(&prng) + 0.1) * shape.ep_size / (0.6 * shape.num_experts);
+            tables_random(&prng, &shape, table_ids);
+            eplb_table_set(&active, table_ids);
+            for (int j = 0; j < 3; j++) {
+                eplb_spread_construct_near(&spread, rates, run, &active, 0.5 * j, &table);
+                assert_int_equal(eplb_placement_check(&shape, table.expert_ids, NULL), EPLB_OK);
+                held[j] += count_held(&table, &active);
+            }
+        }
+        printf("%d experts, %d ranks: %d, %d, %d slots stay\n", shape.num_experts, shape.ep_size, held[0],
+               held[1], held[2]);
+        assert_true(held[1] > held[0] && held[2] > held[1]);
+    }
+}
+
+/** With a price that nothing is worth, a search from another table goes back where it can. */
+static void moved_slots_are_taken_back(void **state)
+{
+    (void)state;
+    struct eplb_prng prng;
+    start(&prng, 20240625);
+    struct eplb_shape shape = tables_shape(32, 16, 1);
+    for (int run = 0; run < 20; run++) {
+        struct eplb_arena arena;
+        struct eplb_search search;
+        struct eplb_table active;
+        struct eplb_table table;
+        eplb_arena_init(&arena, memory, ROOM);
+        eplb_table_layout(&active, &arena, &shape);
+        eplb_table_layout(&table, &arena, &shape);
+        eplb_search_layout(&search, &arena, &shape);
+        tables_random(&prng, &shape, table_ids);
+        draw_lanes(&prng, shape.num_experts);
+        eplb_table_set(&active, table_ids);
+        tables_stir(&prng, &shape, table_ids, 3);
+        eplb_table_set(&table, table_ids);
+        eplb_search_start(&search, &table, &active, lanes, 1e9);
+        eplb_search_run(&search, 400);
+        assert_int_equal(search.moved, 0);
+    }
+}
+
 static void history_begins_at_the_last_shift(void **state)
 {
     (void)state;
@@ -211,6 +281,8 @@ int main(void)
         cmocka_unit_test(optima_are_those_of_the_exact_solver),
         cmocka_unit_test(a_preview_is_a_lower_bound),
         cmocka_unit_test(constructions_join_all_ranks),
+        cmocka_unit_test(a_construction_stays_near),
+        cmocka_unit_test(moved_slots_are_taken_back),
         cmocka_unit_test(history_begins_at_the_last_shift),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -134,6 +134,24 @@ static void eight_sources_and_three_copies(void **state)
     assert_int_equal(sources[2], 2);
 }
 
+/* Case B08: of 8 sources, 3 and 7 are padded and send nothing; by their numbers the other 6 go 4 to 2. */
+static void padded_sources_all_miss_one_copy(void **state)
+{
+    int32_t ids[16], loads[16] = {0};
+    struct eplb_shape shape = one_shared(8, 2, ids);
+    const struct eplb_route_params params = params_of(EPLB_ROUTING_STATIC, ids, NULL);
+    const struct eplb_route_turn turn = {{0}};
+    (void)state;
+    for (int32_t source = 0; source < 8; source++) {
+        struct made made = make(&shape, source, &params);
+        for (uint32_t number = 0; number < (source % 4 == 3 ? 0U : 100U); number++)
+            loads[eplb_route_slot(&made.table, &turn, 0, number)]++;
+        drop(&made);
+    }
+    assert_int_equal(loads[0], 400);
+    assert_int_equal(loads[3], 200);
+}
+
 /* Two nodes of four ranks; expert 0 on ranks 0, 2 and 3, expert 1 on ranks 1 and 6. */
 static void local_prefers_rank_then_node(void **state)
 {
@@ -410,6 +428,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(static_is_log2phy),
         cmocka_unit_test(eight_sources_and_three_copies),
+        cmocka_unit_test(padded_sources_all_miss_one_copy),
         cmocka_unit_test(local_prefers_rank_then_node),
         cmocka_unit_test(ranks_without_a_copy_take_turns),
         cmocka_unit_test(sequences_are_known),

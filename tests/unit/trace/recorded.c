@@ -32,6 +32,8 @@ static void draw_params(struct recorded *run, struct eplb_prng *prng, uint64_t s
         params->bytes_per_second = eplb_prng_below(prng, 2) ? 0 : 12345.5;
         params->max_break_even_forwards = (int32_t)eplb_prng_below(prng, 3) * 100;
     }
+    params->shift_trigger = seed % 3 == 0 ? 2.5 : 0;
+    params->min_tokens_per_layer = seed % 5 == 0 ? 100 : 0;
     if (eplb_prng_below(prng, 2) == 0)
         return;
     for (int layer = 0; layer < WORKER_LAYERS; layer++) {

@@ -218,8 +218,16 @@ static void the_written_text_is_known(void **state)
                                         "golden/placement/weighted.json"};
     for (size_t i = 0; i < 2; i++) {
         static const int32_t replicas[4] = {2, 2, 1, 1};
-        const struct eplb_placement_prediction predicted = {
-            .peak = 12.5, .mean = 10, .lower_bound = 10.25, .replicas = replicas};
+        static const uint64_t cut = 1 << 1;
+        const struct eplb_placement_prediction predicted = {.peak = 12.5,
+                                                            .mean = 10,
+                                                            .lower_bound = 10.25,
+                                                            .even_split_peak = 13,
+                                                            .best_split_peak = 10.5,
+                                                            .components = 1,
+                                                            .cut = &cut,
+                                                            .cut_load = 10.5,
+                                                            .replicas = replicas};
         const struct eplb_placement_verdict gate = {.publish = true,
                                                     .current_peak = 0.1,
                                                     .candidate_peak = 1e-9,
@@ -263,6 +271,7 @@ static void what_is_written_is_read_again(void **state)
     for (int32_t layer = 0; layer < 3; layer++)
         file.layer_ids[layer] = 5 * layer + 1;
     snprintf(file.policy, sizeof file.policy, "a \"b\" \\c");
+    snprintf(file.replica_routing, sizeof file.replica_routing, "weighted");
     assert_int_equal(eplb_placement_file_write(&file, NULL, NULL, &text, &error), EPLB_OK);
     if (parse(text.bytes, &again, &error) != EPLB_OK)
         fail_msg("%s", error.text);
@@ -271,6 +280,7 @@ static void what_is_written_is_read_again(void **state)
     assert_memory_equal(again.expert_ids, file.expert_ids, 3 * 20 * sizeof(int32_t));
     assert_memory_equal(again.weights, file.weights, 3 * 20 * sizeof(int32_t));
     assert_string_equal(again.policy, file.policy);
+    assert_string_equal(again.replica_routing, "weighted");
     eplb_placement_file_free(&again);
     eplb_placement_file_free(&file);
     eplb_text_free(&text);
