@@ -201,7 +201,8 @@ static void run_layer(struct run *run, int32_t layer, int32_t window, struct fig
             eplb_placement_diff(&run->shape, active, run->expert_ids, run->diff_scratch, run->moves);
     scorer_score(&run->scorer, layer, window, run->expert_ids, run->weights, scores);
     double flow = scorer_flow(&run->scorer, layer, window + 1);
-    double floor = scorer_floor(&run->scorer, layer, window + 1, DRAWS);
+    /* Where only the counts of whole texts were recorded, they are too many for chance to matter. */
+    double floor = traffic->num_forwards == 0 ? NAN : scorer_floor(&run->scorer, layer, window + 1, DRAWS);
     add(&figures->totals[ALL], scores, flow, floor);
     if (traffic->phase[window] == traffic->phase[window + 1]) {
         int32_t since = windows_since_shift(traffic, window);

@@ -15,7 +15,7 @@ const enum eplb_replica_routing scored_routings[NUM_SCORED_ROUTINGS] = {
 
 /*
  * Recent load is kept in 1 / RECENT_UNIT tokens and forgets 1 / 2^RECENT_SHIFT of itself with a forward, as
- * the manager's does by default: it keeps 0.97.
+ * the manager's does by default with samples as small as these: it keeps 0.97.
  */
 enum { RECENT_UNIT = 1024, RECENT_SHIFT = 5 };
 
