@@ -43,7 +43,8 @@ END {
         printf "| %s", rows[r]
         for (i = 1; i <= shown; i++) {
             split(names[i], pair, " ")
-            printf " | %.3f", figure[rows[r], pair[1], pair[2]]
+            value = figure[rows[r], pair[1], pair[2]]
+            printf(value == "" || value == "-" ? " | -" : " | %.3f", value)
         }
         print " |"
     }

@@ -2,11 +2,13 @@
 /* Copyright The eplb authors */
 #include "support/bench.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "eplb/clock.h"
@@ -34,6 +36,10 @@ int eplb_bench_parse(int argc, char **argv, const char *purpose, struct eplb_ben
                     argv[0], argv[i]);
             return 2;
         }
+    }
+    if (options->data != NULL && access(options->data, R_OK | X_OK) != 0) {
+        fprintf(stderr, "%s: --data=%s: %s\n", argv[0], options->data, strerror(errno));
+        return 2;
     }
     return -1;
 }

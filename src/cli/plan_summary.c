@@ -31,6 +31,7 @@ struct totals {
     int64_t local_copies;
     int64_t messages;
     int32_t refused;    /* layers that do not pay in time */
+    int32_t unjudged;   /* layers of which that is unknown */
     int32_t bounded;    /* layers whose candidate may not move as much as it would */
     double bound_cost;  /* sum of what that adds to their peaks, as a share */
     double bytes;       /* of the published layers */
@@ -103,6 +104,7 @@ static void add_verdict(struct totals *totals, const struct eplb_placement_verdi
     if (bounded)
         totals->bound_cost += verdict->candidate_peak / verdict->unbounded_peak - 1;
     totals->refused += !verdict->pays;
+    totals->unjudged += verdict->break_even_forwards < 0;
     totals->published += verdict->publish;
     if (!verdict->publish)
         return;
@@ -197,16 +199,17 @@ static void print_cost(FILE *file, const struct work *work)
     const struct totals *totals = &work->totals;
     if (plan->max_moves > 0)
         fprintf(file,
-                "  layers that may change no more than %" PRId32 " slots and would: %" PRId32 " of %" PRId32,
-                plan->max_moves, totals->bounded, plan->shape.num_layers);
+                "  layers that may change no more than %" PRId32 " slot%s and would: %" PRId32 " of %" PRId32,
+                plan->max_moves, plan->max_moves == 1 ? "" : "s", totals->bounded, plan->shape.num_layers);
     if (plan->max_moves > 0 && totals->bounded > 0)
         fprintf(file, " (their peaks: %+.2f %%)", totals->bound_cost / totals->bounded * 100);
     if (plan->max_moves > 0)
         fputc('\n', file);
     if (plan->max_break_even > 0)
         fprintf(file,
-                "  layers that would not have paid after %" PRId32 " forwards: %" PRId32 " of %" PRId32 "\n",
-                plan->max_break_even, totals->refused, plan->shape.num_layers);
+                "  layers that would not have paid after %" PRId32 " forwards: %" PRId32 " of %" PRId32
+                ", unknown of %" PRId32 "\n",
+                plan->max_break_even, totals->refused, plan->shape.num_layers, totals->unjudged);
     if (totals->published == 0 || totals->bytes_unknown)
         return;
     fprintf(file, "  bytes from other ranks for what is published: %.0f", totals->bytes);

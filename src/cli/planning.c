@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "cli/config_file.h"
+#include "cli/nodes.h"
 #include "os/file.h"
 #include "trace/ids_file.h"
 
@@ -97,7 +98,13 @@ enum eplb_status eplb_planning_shape(const struct eplb_config *config, const str
                                      struct eplb_shape *shape, struct eplb_error *error)
 {
     const struct eplb_options *options = &config->options;
+    int32_t *node_of_rank;
     EPLB_TRY(eplb_options_check(options, load->num_experts, 0, error));
+    /* Nothing is planned by nodes, but what eplb run would refuse is not taken without a word. */
+    enum eplb_status status = eplb_nodes_read(options, &node_of_rank, error);
+    free(node_of_rank);
+    if (status != EPLB_OK)
+        return status;
     return eplb_shape_init(shape, load->num_layers, load->num_experts, options->ep_size,
                            eplb_options_effective_redundancy(options), error);
 }

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/model_file.h"
+#include "cli/nodes.h"
 #include "cli/planning.h"
 #include "config/number.h"
 #include "os/file.h"
@@ -146,66 +147,10 @@ void eplb_run_plan_say_execution(const struct eplb_options *options, const struc
                                               "needs quantised weights"));
 }
 
-/** Reads the next number of a list, which ends with the text; -1 when there is none. */
-static int64_t next_number(const char **text)
-{
-    enum { MOST_DIGITS = 7 };
-    char digits[MOST_DIGITS + 1];
-    int64_t number;
-    size_t length = strspn(*text, "0123456789");
-    if (length < 1 || length > MOST_DIGITS)
-        return -1;
-    memcpy(digits, *text, length);
-    digits[length] = '\0';
-    *text += length;
-    if (**text == ',' && (*text)[1] != '\0')
-        ++*text;
-    else if (**text != '\0')
-        return -1;
-    return eplb_integer_read(digits, &number) ? number : -1;
-}
-
-static enum eplb_status refuse_nodes(const struct eplb_options *options, struct eplb_error *error)
-{
-    char source[EPLB_SOURCE_TEXT];
-    const char *list = options->node_of_rank;
-    eplb_source_text(eplb_options_source(options, "node_of_rank"), source);
-    EPLB_FAIL(EPLB_INVALID,
-              "option node_of_rank takes a node's number for each of the %" PRId32
-              " ranks, separated by commas, or one number above 0, the ranks of a node, all below 10^7; not "
-              "\"%s\" (%s)",
-              options->ep_size, eplb_quote(list, strlen(list)).text, source);
-}
-
-static enum eplb_status read_nodes(struct eplb_run_plan *plan, struct eplb_error *error)
-{
-    const struct eplb_options *options = &plan->config->options;
-    const char *text = options->node_of_rank;
-    int32_t ranks = options->ep_size;
-    int32_t count = 0;
-    if (*text == '\0')
-        return EPLB_OK;
-    plan->node_of_rank = calloc((size_t)ranks, sizeof *plan->node_of_rank);
-    if (plan->node_of_rank == NULL)
-        EPLB_FAIL(EPLB_NO_MEMORY, "no memory for the nodes of %" PRId32 " ranks", ranks);
-    while (*text != '\0') {
-        int64_t number = next_number(&text);
-        if (number < 0 || count == ranks)
-            return refuse_nodes(options, error);
-        plan->node_of_rank[count++] = (int32_t)number;
-    }
-    int32_t per_node = plan->node_of_rank[0];
-    if (count != ranks && (count != 1 || per_node == 0))
-        return refuse_nodes(options, error);
-    for (int32_t rank = 0; count == 1 && per_node > 0 && rank < ranks; rank++)
-        plan->node_of_rank[rank] = rank / per_node;
-    return EPLB_OK;
-}
-
 static enum eplb_status read_replica_routing(struct eplb_run_plan *plan, struct eplb_error *error)
 {
     const struct eplb_options *options = &plan->config->options;
-    EPLB_TRY(read_nodes(plan, error));
+    EPLB_TRY(eplb_nodes_read(options, &plan->node_of_rank, error));
     return options->enable_eplb
                ? eplb_replica_routing_parse(options->eplb_replica_routing, &plan->replica_routing, error)
                : EPLB_OK;

@@ -87,7 +87,7 @@ struct eplb_placement_verdict {
     int32_t sent_slots;
     int64_t bytes;              /* negative: unknown, written as null */
     double break_even_forwards; /* negative: unknown, infinite: never; both are written as null */
-    bool pays;                  /* false: it passed the gate, and does not pay in time */
+    bool pays; /* false: it passed the gate, and does not pay in time; written as null when unknown */
 };
 
 /**

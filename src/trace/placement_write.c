@@ -103,7 +103,10 @@ static void add_cost(struct eplb_text *text, const struct eplb_placement_verdict
         add_figure(text, "break_even_forwards", gate->break_even_forwards);
     else
         eplb_text_add(text, ", \"break_even_forwards\": null");
-    eplb_text_add(text, ", \"pays\": %s", gate->pays ? "true" : "false");
+    eplb_text_add(text, ", \"pays\": %s",
+                  gate->break_even_forwards < 0 ? "null"
+                  : gate->pays                  ? "true"
+                                                : "false");
 }
 
 static void add_gate(struct eplb_text *text, const struct eplb_placement_file *file,
