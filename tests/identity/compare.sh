@@ -71,7 +71,7 @@ for compiler in gcc clang; do
         echo "SKIP: $compiler is not installed; the other compilers were compared"
         continue
     fi
-    for level in -O0 -O2 -O3; do
+    for level in -O0 -O3; do
         build_and_run $compiler $level "$@"
     done
 done

@@ -150,12 +150,13 @@ static void check_replica_routing(const struct shm_place *place, int32_t ranks, 
     stage_close(stage);
 }
 
-static void check_replica_routings(int32_t ranks)
+/** Every routing, from the first variant on: those from EPLB_NUM_ROUTINGS on overlap. */
+static void check_replica_routings(int32_t ranks, int first)
 {
     struct shm_place place;
     shm_place_open(&place);
     uint64_t digest = run_without(stage_open(&place, "identity", ranks));
-    for (int variant = 0; variant < 2 * EPLB_NUM_ROUTINGS; variant++)
+    for (int variant = first; variant < 2 * EPLB_NUM_ROUTINGS; variant++)
         check_replica_routing(&place, ranks, variant, digest);
     shm_place_close(&place);
 }
@@ -163,13 +164,13 @@ static void check_replica_routings(int32_t ranks)
 static void test_replica_routings_of_4_ranks(void **state)
 {
     (void)state;
-    check_replica_routings(4);
+    check_replica_routings(4, 0);
 }
 
 static void test_replica_routings_of_8_ranks(void **state)
 {
     (void)state;
-    check_replica_routings(8);
+    check_replica_routings(8, EPLB_NUM_ROUTINGS);
 }
 
 /* ---- other runs, each compared with itself without balancing ---- */
