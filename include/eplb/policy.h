@@ -387,6 +387,18 @@ EPLB_API const struct eplb_migration *eplb_planner_migrations(const struct eplb_
  */
 EPLB_API const double *eplb_planner_unbounded_peaks(const struct eplb_planner *planner);
 
+/**
+ * Whether the candidate of a layer would be published on another window as well: the gate and the cost of
+ * the migration once more, by the rules of the planner. Not while a run is under way.
+ *
+ * @param layer    in [0, L)
+ * @param logical  [E], each in [0, EPLB_MAX_LOAD]
+ * @param physical [R][K] measured under the active table; NULL: not measured
+ * @param cost     what moving costs now, no member negative or infinite
+ */
+EPLB_API int eplb_planner_still_publishes(struct eplb_planner *planner, int32_t layer, const int64_t *logical,
+                                          const int64_t *physical, const struct eplb_migration_cost *cost);
+
 /** Makes a layer's candidate the active placement. layer is in [0, L). */
 EPLB_API void eplb_planner_commit_layer(struct eplb_planner *planner, int32_t layer);
 

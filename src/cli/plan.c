@@ -382,7 +382,7 @@ static enum eplb_status run(struct plan *plan, struct eplb_error *error)
     plan->policy = eplb_planning_policy(&plan->config);
     EPLB_TRY(allocate(plan, error));
     eplb_planning_say_options(&plan->config);
-    eplb_planning_say_mismatch(&plan->config, plan->policy);
+    eplb_planning_say_mismatch(&plan->config, plan->policy, &plan->current.shape);
     EPLB_TRY(compute(plan, error));
     for (int32_t layer = 0; layer < plan->current.shape.num_layers; layer++)
         take_layer(plan, layer);

@@ -10,6 +10,7 @@
 #include "cli/config_file.h"
 #include "cli/nodes.h"
 #include "os/file.h"
+#include "policy/deepseek.h"
 #include "trace/ids_file.h"
 
 enum eplb_status eplb_planning_options(struct eplb_config *config, enum eplb_command_id command, int argc,
@@ -267,8 +268,29 @@ bool eplb_planning_is_robust(const struct eplb_policy_ops *policy)
     return policy == eplb_policy_find("robust").ops;
 }
 
-void eplb_planning_say_mismatch(const struct eplb_config *config, const struct eplb_policy_ops *policy)
+/** A hierarchy that is given and not used is a mistake, or a surprise. */
+static void say_groups(const struct eplb_policy_ops *policy, const struct eplb_policy_settings *settings,
+                       const struct eplb_shape *shape)
 {
+    if (settings->num_groups == 1 && settings->num_nodes == 1)
+        return;
+    if (policy != eplb_policy_find("deepseek").ops)
+        eplb_cli_warn("eplb_num_groups and eplb_num_nodes have no effect with policy %s", policy->name);
+    else if (!eplb_deepseek_groups_fit(shape, settings))
+        eplb_cli_warn(
+            "%d groups on %d nodes do not fit %d experts on %d ranks with %d slots each (groups must "
+            "divide by nodes, experts by groups and ranks by nodes, and a node needs as many experts "
+            "as a rank has slots); they are planned as one group on one node",
+            settings->num_groups, settings->num_nodes, shape->num_experts, shape->ep_size,
+            shape->slots_per_rank);
+}
+
+void eplb_planning_say_mismatch(const struct eplb_config *config, const struct eplb_policy_ops *policy,
+                                const struct eplb_shape *shape)
+{
+    const struct eplb_policy_settings settings = eplb_planning_settings(config);
+    if (config->options.enable_eplb)
+        say_groups(policy, &settings, shape);
     enum eplb_replica_routing routing = eplb_planning_routing(config);
     if (config->options.enable_eplb && routing < EPLB_ROUTING_WEIGHTED && eplb_planning_is_robust(policy))
         eplb_cli_warn("placements of policy robust are made for routing that follows the load "

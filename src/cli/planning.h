@@ -88,8 +88,12 @@ enum eplb_replica_routing eplb_planning_routing(const struct eplb_config *config
 /** Whether a policy's plans come with weights whatever the routing is. */
 bool eplb_planning_is_robust(const struct eplb_policy_ops *policy);
 
-/** Warns when the policy's placements are not made for the way in which tokens are routed. */
-void eplb_planning_say_mismatch(const struct eplb_config *config, const struct eplb_policy_ops *policy);
+/**
+ * Warns when the policy's placements are not made for the way in which tokens are routed, and when groups and
+ * nodes were given that it cannot use.
+ */
+void eplb_planning_say_mismatch(const struct eplb_config *config, const struct eplb_policy_ops *policy,
+                                const struct eplb_shape *shape);
 
 /** Defaults, and all that the options say; not the shape and where it starts. The runner is kept. */
 void eplb_planning_params(const struct eplb_config *config, const struct eplb_policy_ops *policy,

@@ -158,7 +158,7 @@ static enum eplb_status run(struct replay *replay, struct eplb_error *error)
     EPLB_TRY(eplb_planning_current(replay->config, load, &shape, &replay->current, error));
     eplb_planning_say_options(replay->config);
     replay->policy = eplb_planning_policy(replay->config);
-    eplb_planning_say_mismatch(replay->config, replay->policy);
+    eplb_planning_say_mismatch(replay->config, replay->policy, &shape);
     EPLB_TRY(create_evaluator(replay, error));
     struct progress progress = {.paints = eplb_run_watch_can_paint(), .due_ns = now_ns() + QUIET_NS};
     enum eplb_status status = evaluate(replay, &progress, error);

@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/wide.h"
+#include "placement/weighted.h"
 
 static void layout(struct eplb_routed *routed, struct eplb_arena *arena)
 {
@@ -67,14 +68,7 @@ static void add_up(const struct eplb_routed *routed, const int32_t *expert_ids, 
 static double weighted_peak(const struct eplb_shape *shape, const int32_t *expert_ids, const int32_t *weights,
                             const int64_t *load)
 {
-    eplb_u128 peak = 0;
-    for (int32_t first = 0; first < shape->num_slots; first += shape->slots_per_rank) {
-        eplb_u128 sum = 0;
-        for (int32_t slot = first; slot < first + shape->slots_per_rank; slot++)
-            sum += (eplb_u128)(uint64_t)load[expert_ids[slot]] * (uint32_t)weights[slot];
-        peak = sum > peak ? sum : peak;
-    }
-    return (double)peak / EPLB_WEIGHT_UNIT;
+    return (double)eplb_weighted_peak(shape, expert_ids, weights, load) / EPLB_WEIGHT_UNIT;
 }
 
 struct eplb_routed_figures eplb_routed_measure(struct eplb_routed *routed, const int32_t *expert_ids,

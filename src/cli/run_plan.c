@@ -423,7 +423,7 @@ enum eplb_status eplb_run_plan_make(const struct eplb_config *config, struct epl
     /* Without balancing a wrong name has no effect, which is said elsewhere. */
     plan->policy = config->options.enable_eplb ? eplb_planning_policy(config) : NULL;
     if (plan->policy != NULL)
-        eplb_planning_say_mismatch(config, plan->policy);
+        eplb_planning_say_mismatch(config, plan->policy, &plan->given.shape);
     choose_window(plan);
     EPLB_TRY(make_placements(plan, error));
     EPLB_TRY(make_skew(plan, error));

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "policy/layer_plan.h"
-
 /**
  * Traffic may have turned while a ready layer waited for a decode boundary: after an interval (and
  * no less than the prepare timeout) the plan must still pass the gate, on the present window.
@@ -22,21 +20,11 @@ static bool still_worth_it(struct eplb_manager_core *core, int64_t now)
     if (within_interval || age <= core->params.prepare_timeout_ns)
         return true;
     const struct eplb_window *window = eplb_aggregator_open(core->aggregator);
-    size_t row = eplb_manager_row(core, preparing->layer);
-    const struct eplb_gate_routing routing = {core->params.replica_routing,
-                                              eplb_planner_weights(core->planner) + row};
-    const int32_t *active = eplb_planner_active(core->planner) + row;
-    const int32_t *candidate = eplb_planner_candidates(core->planner) + row;
-    const int64_t *logical = window->logical + (size_t)preparing->layer * (size_t)core->shape.num_experts;
-    const int64_t *physical = window->physical + row;
-    struct eplb_benefit benefit =
-        eplb_gate_routed(&core->shape, &routing, active, candidate, logical, physical,
-                         core->params.min_peak_load_improvement, core->gate_scratch);
-    struct eplb_migration_cost cost = eplb_measure_cost(core, window);
-    cost.num_forwards *= eplb_measured_share(&core->shape, logical, physical);
-    struct eplb_migration migration =
-        eplb_migration_of(&core->shape, active, candidate, &benefit, &cost, core->migration_scratch);
-    return benefit.publish && migration.pays;
+    const struct eplb_migration_cost cost = eplb_measure_cost(core, window);
+    return eplb_planner_still_publishes(core->planner, preparing->layer,
+                                        window->logical +
+                                            (size_t)preparing->layer * (size_t)core->shape.num_experts,
+                                        window->physical + eplb_manager_row(core, preparing->layer), &cost);
 }
 
 static void begin(struct eplb_manager_core *core)

@@ -119,12 +119,10 @@ static struct eplb_manager_core *layout(struct eplb_arena *arena,
     parts.dead = eplb_arena_take(arena, ranks, sizeof *parts.dead);
     parts.last_levels = eplb_arena_take(arena, ranks, sizeof *parts.last_levels);
     parts.reports = eplb_arena_take(arena, ranks, sizeof *parts.reports);
-    parts.gate_scratch = eplb_arena_take(arena, 1, eplb_gate_routed_scratch(&params->shape));
     eplb_replica_weights_layout(arena, &params->shape, params->replica_routing, &parts.weights);
     eplb_early_layout(arena, params, &parts.early);
     parts.moves = eplb_arena_take(arena, (size_t)params->shape.num_slots, sizeof *parts.moves);
     parts.diff_scratch = eplb_arena_take(arena, 1, eplb_placement_diff_scratch(&params->shape));
-    parts.migration_scratch = eplb_arena_take(arena, 1, eplb_migration_scratch(&params->shape));
     parts.actions = eplb_arena_take(arena, (size_t)parts.max_actions, sizeof *parts.actions);
     int32_t *layer_ids = eplb_arena_take(arena, params->layer_ids == NULL ? 0 : layers, sizeof *layer_ids);
 #if EPLB_TEST_BUILD

@@ -160,10 +160,8 @@ struct eplb_manager_core {
     int32_t num_dead;
     struct eplb_worker_levels *last_levels; /* [R] as reported last */
     struct eplb_rank_report *reports;       /* [R] scratch of a sample */
-    void *gate_scratch;
-    struct eplb_move *moves; /* [num_slots] scratch of a commit */
+    struct eplb_move *moves;                /* [num_slots] scratch of a commit */
     void *diff_scratch;
-    void *migration_scratch; /* of a ready layer that is judged again */
 
     bool stopped;
     struct eplb_error stop_error;

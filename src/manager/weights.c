@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/wide.h"
+#include "placement/weighted.h"
 
 /* New weights lower the largest rank by more than this part of it, or are not worth a version: with each
  * one the layer's measured window restarts. */
@@ -105,20 +105,6 @@ void eplb_replica_weights_solve_if_due(struct eplb_manager_core *core)
     eplb_manager_act(core, EPLB_MANAGER_SOLVE_WEIGHTS);
 }
 
-/** The largest rank's load by weights, in units of 1 / EPLB_WEIGHT_UNIT. */
-static eplb_u128 peak_of(const struct eplb_shape *shape, const int32_t *table, const int32_t *weights,
-                         const int64_t *load)
-{
-    eplb_u128 peak = 0;
-    for (int32_t rank = 0; rank < shape->ep_size; rank++) {
-        eplb_u128 sum = 0;
-        for (int32_t slot = rank * shape->slots_per_rank; slot < (rank + 1) * shape->slots_per_rank; slot++)
-            sum += (eplb_u128)(uint64_t)load[table[slot]] * (uint32_t)weights[slot];
-        peak = sum > peak ? sum : peak;
-    }
-    return peak;
-}
-
 /** The largest rank's load over the mean; 0 without load. */
 static double excess_of(const struct eplb_manager_core *core, int32_t layer)
 {
@@ -130,8 +116,8 @@ static double excess_of(const struct eplb_manager_core *core, int32_t layer)
         total += (double)load[expert];
     if (total <= 0)
         return 0;
-    eplb_u128 peak =
-        peak_of(shape, row_of(core, solve->tables, layer), row_of(core, solve->active, layer), load);
+    eplb_u128 peak = eplb_weighted_peak(shape, row_of(core, solve->tables, layer),
+                                        row_of(core, solve->active, layer), load);
     return (double)peak * shape->ep_size / (total * EPLB_WEIGHT_UNIT);
 }
 
@@ -158,8 +144,8 @@ static void solve_layer(struct eplb_manager_core *core, int32_t layer)
     int32_t *solved = row_of(core, solve->solved, layer);
     struct eplb_best_split split;
     eplb_best_split(shape, table, load, solve->scratch, solved, NULL, &split);
-    eplb_u128 before = peak_of(shape, table, row_of(core, solve->active, layer), load);
-    if (peak_of(shape, table, solved, load) * LEAST_GAIN >= before * (LEAST_GAIN - 1))
+    eplb_u128 before = eplb_weighted_peak(shape, table, row_of(core, solve->active, layer), load);
+    if (eplb_weighted_peak(shape, table, solved, load) * LEAST_GAIN >= before * (LEAST_GAIN - 1))
         return;
     solve->updates[solve->num_updates++] = (struct eplb_weight_update){
         .layer = layer, .generation = solve->generations[layer], .weights = solved};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The eplb authors */
-#include "eplb/placement.h"
+#include "placement/weighted.h"
 
 #include <string.h>
 
@@ -24,6 +24,21 @@ void eplb_weights_equal(const struct eplb_shape *shape, const int32_t *expert_id
         weights[slot] += *left > 0;
         *left -= *left > 0;
     }
+}
+
+eplb_u128 eplb_weighted_peak(const struct eplb_shape *shape, const int32_t *expert_ids,
+                             const int32_t *weights, const int64_t *load)
+{
+    eplb_u128 peak = 0;
+    for (int32_t first = 0; first < shape->num_slots; first += shape->slots_per_rank) {
+        eplb_u128 sum = 0;
+        for (int32_t slot = first; slot < first + shape->slots_per_rank; slot++) {
+            EPLB_ASSERT(weights[slot] > 0 && weights[slot] <= EPLB_WEIGHT_UNIT);
+            sum += (eplb_u128)(uint64_t)load[expert_ids[slot]] * (uint32_t)weights[slot];
+        }
+        peak = sum > peak ? sum : peak;
+    }
+    return peak;
 }
 
 enum eplb_status eplb_weights_check(const struct eplb_shape *shape, const int32_t *expert_ids,

@@ -10,6 +10,10 @@
 
 #include "base/arena.h"
 #include "eplb/deepseek.h"
+#include "eplb/policy.h"
+
+/** Whether the policy can pack groups onto nodes in a shape; else it goes the global way. */
+bool eplb_deepseek_groups_fit(const struct eplb_shape *shape, const struct eplb_policy_settings *settings);
 
 /** A physical expert: a replica of a logical one. */
 struct eplb_deepseek_replica {

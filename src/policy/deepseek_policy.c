@@ -5,31 +5,36 @@
  */
 #include "policy/policies.h"
 
-#include <string.h>
-
 #include "base/assert.h"
 #include "policy/deepseek.h"
+#include "policy/keep.h"
 
 struct deepseek {
     struct eplb_deepseek_sizes sizes;
     struct eplb_deepseek_layer layer;
-    float *weight; /* [E] */
-    int32_t *last; /* [E] the last rank that an expert was found on, for keeping slots */
+    float *weight;   /* [E] */
+    int32_t *packed; /* [R][K] before slots are kept */
+    int32_t *kept;   /* [E] while they are */
 };
+
+bool eplb_deepseek_groups_fit(const struct eplb_shape *shape, const struct eplb_policy_settings *settings)
+{
+    const int32_t nodes = settings->num_nodes;
+    return nodes >= 1 && settings->num_groups >= 1 && settings->num_groups % nodes == 0 &&
+           shape->num_experts % settings->num_groups == 0 && shape->ep_size % nodes == 0 &&
+           shape->slots_per_rank <= shape->num_experts / nodes;
+}
 
 /** The way that fits the shape: the hierarchical one where groups and nodes allow it, else the global. */
 static struct eplb_deepseek_sizes sizes_of(const struct eplb_shape *shape,
                                            const struct eplb_policy_settings *settings)
 {
-    const int32_t nodes = settings->num_nodes;
-    const bool fits = nodes >= 1 && settings->num_groups >= 1 && settings->num_groups % nodes == 0 &&
-                      shape->num_experts % settings->num_groups == 0 && shape->ep_size % nodes == 0 &&
-                      shape->slots_per_rank <= shape->num_experts / nodes;
+    const bool fits = eplb_deepseek_groups_fit(shape, settings);
     return (struct eplb_deepseek_sizes){.num_layers = 1,
                                         .num_experts = shape->num_experts,
                                         .num_replicas = shape->num_slots,
                                         .num_groups = fits ? settings->num_groups : 1,
-                                        .num_nodes = fits ? nodes : 1,
+                                        .num_nodes = fits ? settings->num_nodes : 1,
                                         .num_gpus = shape->ep_size};
 }
 
@@ -40,7 +45,8 @@ static void layout(struct deepseek *work, struct eplb_arena *arena, const struct
     EPLB_ASSERT(work->sizes.num_gpus % work->sizes.num_nodes == 0);
     eplb_deepseek_layer_layout(&work->layer, arena, &work->sizes);
     work->weight = eplb_arena_take(arena, (size_t)shape->num_experts, sizeof *work->weight);
-    work->last = eplb_arena_take(arena, (size_t)shape->num_experts, sizeof *work->last);
+    work->packed = eplb_arena_take(arena, (size_t)shape->num_slots, sizeof *work->packed);
+    work->kept = eplb_arena_take(arena, (size_t)shape->num_experts, sizeof *work->kept);
 }
 
 static size_t scratch_size(const struct eplb_shape *shape, const struct eplb_policy_settings *settings)
@@ -50,35 +56,6 @@ static size_t scratch_size(const struct eplb_shape *shape, const struct eplb_pol
     eplb_arena_init(&arena, NULL, 0);
     layout(&work, &arena, shape, settings);
     return arena.used;
-}
-
-/**
- * An expert that stays on the rank keeps its slot; the others fill the free slots in order. `last` tells
- * ranks apart by two marks each: planned for this rank, and placed on it.
- */
-static void keep_slots(int32_t *last, int32_t rank, const struct eplb_deepseek_replica *planned,
-                       const int32_t *active, int32_t slots_per_rank, int32_t *row)
-{
-    const int32_t is_planned = 2 * rank;
-    const int32_t is_placed = 2 * rank + 1;
-    for (int32_t i = 0; i < slots_per_rank; i++)
-        last[planned[i].expert] = is_planned;
-    for (int32_t slot = 0; slot < slots_per_rank; slot++) {
-        const bool stays = last[active[slot]] == is_planned;
-        row[slot] = stays ? active[slot] : -1;
-        if (stays)
-            last[active[slot]] = is_placed;
-    }
-    int32_t next_free = 0;
-    for (int32_t i = 0; i < slots_per_rank; i++) {
-        if (last[planned[i].expert] == is_placed)
-            continue;
-        while (row[next_free] >= 0)
-            next_free++;
-        EPLB_ASSERT(next_free < slots_per_rank);
-        row[next_free] = planned[i].expert;
-    }
-    EPLB_ASSERT(row[slots_per_rank - 1] >= 0); /* they fill in order, so all are */
 }
 
 static enum eplb_status plan_layer(const struct eplb_policy_problem *problem, void *scratch,
@@ -98,12 +75,9 @@ static enum eplb_status plan_layer(const struct eplb_policy_problem *problem, vo
     }
     eplb_deepseek_layer_plan(&work.layer, work.weight, true);
     eplb_deepseek_remove_repeats(&work.layer);
-    memset(work.last, 0xff, (size_t)shape->num_experts * sizeof *work.last);
-    for (int32_t rank = 0; rank < shape->ep_size; rank++) {
-        const size_t row = (size_t)rank * (size_t)shape->slots_per_rank;
-        keep_slots(work.last, rank, work.layer.slots + row, problem->active + row, shape->slots_per_rank,
-                   answer->expert_ids + row);
-    }
+    for (int32_t slot = 0; slot < shape->num_slots; slot++)
+        work.packed[slot] = work.layer.slots[slot].expert;
+    eplb_keep_slots(shape, problem->active, work.packed, work.kept, answer->expert_ids);
     return EPLB_OK;
 }
 

@@ -1,11 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The eplb authors */
+/* The gate, for every way of routing. Peaks are fractions, compared exactly. */
 #include "eplb/policy.h"
 
 #include <stdbool.h>
 
+#include "base/arena.h"
 #include "base/assert.h"
 #include "base/wide.h"
+#include "placement/weighted.h"
+
+enum { PEAK_BITS = 40, WEIGHT_BITS = 20 };
+
+_Static_assert(EPLB_WEIGHT_UNIT == 1 << WEIGHT_BITS, "a weighted load is exact in units of a peak");
+
+enum rounding { ROUND_DOWN, ROUND_UP };
+
+/** A peak in units of 2^-PEAK_BITS tokens, and the tokens in all that it belongs to. */
+struct peak {
+    eplb_u128 value;
+    eplb_u128 total;
+};
+
+struct work {
+    void *split;       /* eplb_best_split's */
+    int32_t *replicas; /* [E] */
+};
+
+static void layout(struct work *work, struct eplb_arena *arena, const struct eplb_shape *shape)
+{
+    work->split = eplb_arena_take(arena, 1, eplb_split_graph_size(shape));
+    work->replicas = eplb_arena_take(arena, (size_t)shape->num_experts, sizeof *work->replicas);
+}
+
+size_t eplb_gate_routed_scratch(const struct eplb_shape *shape)
+{
+    struct work work;
+    struct eplb_arena arena;
+    eplb_arena_init(&arena, NULL, 0);
+    layout(&work, &arena, shape);
+    return arena.used;
+}
 
 static eplb_u128 sum_of(const int64_t *loads, int32_t count)
 {
@@ -17,26 +52,16 @@ static eplb_u128 sum_of(const int64_t *loads, int32_t count)
     return sum;
 }
 
-enum { PEAK_BITS = 40 };
-
-enum rounding { ROUND_DOWN, ROUND_UP };
-
-/** Peaks count in units of 2^-PEAK_BITS, totals in tokens. */
-struct measured {
-    eplb_u128 peak;
-    eplb_u128 total;
-};
-
-static struct measured measure(const struct eplb_shape *shape, const int64_t *physical)
+static struct peak measured_peak(const struct eplb_shape *shape, const int64_t *physical)
 {
-    struct measured measured = {0};
+    struct peak peak = {0};
     for (int32_t rank = 0; rank < shape->ep_size; rank++) {
         eplb_u128 sum =
             sum_of(physical + (size_t)rank * (size_t)shape->slots_per_rank, shape->slots_per_rank);
-        measured.total += sum;
-        measured.peak = sum << PEAK_BITS > measured.peak ? sum << PEAK_BITS : measured.peak;
+        peak.total += sum;
+        peak.value = sum << PEAK_BITS > peak.value ? sum << PEAK_BITS : peak.value;
     }
-    return measured;
+    return peak;
 }
 
 /** load / replicas in units of 2^-PEAK_BITS, exactly rounded: divided in 64 bits, whole tokens first. */
@@ -70,34 +95,109 @@ static eplb_u128 even_split_peak(const struct eplb_shape *shape, const int32_t *
     return peak;
 }
 
-static double tokens(eplb_u128 peak)
+/** Largest rank sum of the best split; rounded as that of the even one. */
+static eplb_u128 best_peak(const struct eplb_shape *shape, const int32_t *expert_ids, const int64_t *load,
+                           enum rounding rounding, void *scratch)
 {
-    return (double)peak / (double)((eplb_u128)1 << PEAK_BITS);
+    const bool up = rounding == ROUND_UP;
+    struct eplb_best_split split;
+    eplb_best_split(shape, expert_ids, load, scratch, NULL, NULL, &split);
+    EPLB_ASSERT(split.cut_size >= 1 && split.cut_load >= 0);
+    eplb_u128 cut = (eplb_u128)(uint64_t)split.cut_load;
+    /* Scaled loads were rounded down, each by less than one. */
+    if (up && split.scale > 0)
+        cut += (uint32_t)shape->num_experts;
+    uint32_t ranks = (uint32_t)split.cut_size;
+    return ((cut << PEAK_BITS << split.scale) + (up ? ranks - 1 : 0)) / ranks;
+}
+
+/* ------------------------------------------------------------------------------------ verdicts */
+
+/** Two peaks: of what runs, in the window that was measured, and of the candidate, under the logical load. */
+struct question {
+    int sets_changed;
+    struct peak current;
+    struct peak promised;
+    eplb_u128 window_total;
+    double threshold;
+};
+
+/** A peak in tokens, as it would be in a window of `total`. */
+static double scaled(struct peak peak, eplb_u128 total)
+{
+    const double tokens = (double)peak.value / (double)((eplb_u128)1 << PEAK_BITS);
+    return peak.total == 0 ? 0 : tokens * ((double)total / (double)peak.total);
+}
+
+static struct eplb_benefit answer(const struct question *question)
+{
+    const struct peak *current = &question->current;
+    const struct peak *promised = &question->promised;
+    struct eplb_benefit benefit = {.current_peak = scaled(*current, question->window_total),
+                                   .candidate_peak = scaled(*promised, question->window_total),
+                                   .sets_changed = question->sets_changed};
+    if (current->value > 0)
+        benefit.improvement = (benefit.current_peak - benefit.candidate_peak) / benefit.current_peak;
+    /* The doubles above may round a gain of zero up to a tiny one: whether there is any is exact. */
+    bool gains = eplb_product_less(promised->value, current->total, current->value, promised->total);
+    benefit.publish = promised->total > 0 && benefit.sets_changed && gains && benefit.improvement > 0 &&
+                      benefit.improvement >= question->threshold - 1e-9 * question->threshold;
+    return benefit;
+}
+
+/** What was measured of the active placement; without a measurement its even split. */
+static struct question ask(const struct eplb_shape *shape, const int32_t *active, const int32_t *candidate,
+                           const int64_t *logical, const int64_t *physical, double threshold,
+                           int32_t *replicas)
+{
+    EPLB_ASSERT(threshold >= 0 && threshold <= 1);
+    EPLB_ASSERT(shape->num_slots == shape->ep_size * shape->slots_per_rank);
+    struct question question = {.sets_changed = eplb_placement_sets_differ(shape, active, candidate),
+                                .promised = {.total = sum_of(logical, shape->num_experts)},
+                                .threshold = threshold};
+    if (physical != NULL)
+        question.current = measured_peak(shape, physical);
+    else
+        question.current = (struct peak){even_split_peak(shape, active, logical, ROUND_DOWN, replicas),
+                                         question.promised.total};
+    question.window_total = question.current.total;
+    return question;
 }
 
 struct eplb_benefit eplb_gate(const struct eplb_shape *shape, const int32_t *active, const int32_t *candidate,
                               const int64_t *logical, const int64_t *physical, double threshold,
                               int32_t *scratch)
 {
-    EPLB_ASSERT(threshold >= 0 && threshold <= 1);
-    EPLB_ASSERT(shape->num_slots == shape->ep_size * shape->slots_per_rank);
-    struct eplb_benefit benefit = {.sets_changed = eplb_placement_sets_differ(shape, active, candidate)};
-    struct measured measured = {.total = sum_of(logical, shape->num_experts)};
-    eplb_u128 logical_total = measured.total;
-    if (physical == NULL)
-        measured.peak = even_split_peak(shape, active, logical, ROUND_DOWN, scratch);
-    else
-        measured = measure(shape, physical);
-    eplb_u128 even_peak = even_split_peak(shape, candidate, logical, ROUND_UP, scratch);
+    struct question question = ask(shape, active, candidate, logical, physical, threshold, scratch);
+    question.promised.value = even_split_peak(shape, candidate, logical, ROUND_UP, scratch);
+    return answer(&question);
+}
 
-    benefit.current_peak = tokens(measured.peak);
-    if (logical_total > 0)
-        benefit.candidate_peak = tokens(even_peak) * ((double)measured.total / (double)logical_total);
-    if (measured.peak > 0)
-        benefit.improvement = (benefit.current_peak - benefit.candidate_peak) / benefit.current_peak;
-    /* The doubles above may round a gain of zero up to a tiny one: whether there is any is exact. */
-    bool gains = eplb_product_less(even_peak, measured.total, measured.peak, logical_total);
-    benefit.publish = logical_total > 0 && benefit.sets_changed && gains && benefit.improvement > 0 &&
-                      benefit.improvement >= threshold - 1e-9 * threshold;
-    return benefit;
+struct eplb_benefit eplb_gate_routed(const struct eplb_shape *shape, const struct eplb_gate_routing *routing,
+                                     const int32_t *active, const int32_t *candidate, const int64_t *logical,
+                                     const int64_t *physical, double threshold, void *scratch)
+{
+    struct work work;
+    struct eplb_arena arena;
+    eplb_arena_init(&arena, scratch, eplb_gate_routed_scratch(shape));
+    layout(&work, &arena, shape);
+    EPLB_ASSERT(!arena.overflow);
+    if (routing->routing < EPLB_ROUTING_WEIGHTED)
+        return eplb_gate(shape, active, candidate, logical, physical, threshold, work.replicas);
+
+    struct question question = ask(shape, active, candidate, logical, physical, threshold, work.replicas);
+    if (routing->routing == EPLB_ROUTING_WEIGHTED) {
+        question.promised.value = eplb_weighted_peak(shape, candidate, routing->weights, logical)
+                                  << (PEAK_BITS - WEIGHT_BITS);
+        return answer(&question);
+    }
+    question.promised.value = best_peak(shape, candidate, logical, ROUND_UP, work.split);
+    /* What new weights repair is not migrated. */
+    const struct peak repaired = {best_peak(shape, active, logical, ROUND_DOWN, work.split),
+                                  question.promised.total};
+    const struct peak *current = &question.current;
+    if (repaired.total > 0 &&
+        eplb_product_less(repaired.value, current->total, current->value, repaired.total))
+        question.current = repaired;
+    return answer(&question);
 }

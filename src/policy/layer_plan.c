@@ -245,17 +245,21 @@ static double sum_of(const int64_t *loads, int32_t count)
     return sum;
 }
 
-double eplb_measured_share(const struct eplb_shape *shape, const int64_t *load, const int64_t *physical)
+/**
+ * Which share of a layer's logical load was measured under the active placement: of a layer that switched
+ * within the window, the rest was not. 1 without a measurement or a load.
+ */
+static double measured_share(const struct eplb_shape *shape, const int64_t *load, const int64_t *physical)
 {
     double logical = physical == NULL ? 0 : sum_of(load, shape->num_experts);
     return logical > 0 ? sum_of(physical, shape->num_slots) / logical : 1;
 }
 
-static void judge(const struct eplb_layer_rules *rules, const struct eplb_layer_work *work,
-                  const struct eplb_layer_task *task, struct eplb_plan_layer *figures)
+void eplb_layer_judge(const struct eplb_layer_rules *rules, const struct eplb_layer_work *work,
+                      const struct eplb_layer_task *task, struct eplb_plan_layer *figures)
 {
     struct eplb_migration_cost cost = rules->cost;
-    cost.num_forwards *= eplb_measured_share(&rules->shape, task->load, task->physical);
+    cost.num_forwards *= measured_share(&rules->shape, task->load, task->physical);
     figures->benefit = pass_gate(rules, work, task);
     figures->migration = eplb_migration_of(&rules->shape, task->active, task->expert_ids, &figures->benefit,
                                            &cost, work->migration);
@@ -295,7 +299,7 @@ enum eplb_status eplb_layer_plan(const struct eplb_layer_rules *rules, struct ep
         bound(rules, work, task);
     if (figures == NULL)
         return status;
-    judge(rules, work, task, figures);
+    eplb_layer_judge(rules, work, task, figures);
     figures->status = status;
     if (!bounded)
         figures->unbounded_peak = figures->benefit.candidate_peak;

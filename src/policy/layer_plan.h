@@ -52,14 +52,6 @@ struct eplb_layer_work {
 
 #define EPLB_NO_FAILURE INT32_MAX
 
-/**
- * Which share of a layer's logical load was measured under the active placement: of a layer that switched
- * within the window, the rest was not. 1 without a measurement or a load.
- *
- * @param physical [num_slots] or NULL
- */
-double eplb_measured_share(const struct eplb_shape *shape, const int64_t *load, const int64_t *physical);
-
 /** Carves a worker's arrays. */
 void eplb_layer_work_layout(struct eplb_layer_work *work, struct eplb_arena *arena,
                             const struct eplb_layer_rules *rules);
@@ -86,6 +78,14 @@ struct eplb_layer_task {
  */
 enum eplb_status eplb_layer_plan(const struct eplb_layer_rules *rules, struct eplb_layer_work *work,
                                  const struct eplb_layer_task *task, struct eplb_plan_layer *figures);
+
+/**
+ * Judges the candidate that a task has: gate and cost, on the task's load.
+ *
+ * @param figures receives benefit and migration; publish only when it also pays
+ */
+void eplb_layer_judge(const struct eplb_layer_rules *rules, const struct eplb_layer_work *work,
+                      const struct eplb_layer_task *task, struct eplb_plan_layer *figures);
 
 /** The failure of the lowest layer of all workers; EPLB_OK when there is none. */
 enum eplb_status eplb_layer_first_failure(const struct eplb_layer_work *works, int32_t num_workers,

@@ -307,6 +307,25 @@ enum eplb_status eplb_planner_rebalance(struct eplb_planner *planner, const int6
     return eplb_planner_plan(planner, &loads, error);
 }
 
+int eplb_planner_still_publishes(struct eplb_planner *planner, int32_t layer, const int64_t *logical,
+                                 const int64_t *physical, const struct eplb_migration_cost *cost)
+{
+    size_t row = layer_offset(planner, layer);
+    struct eplb_layer_rules rules = planner->rules;
+    struct eplb_plan_layer figures;
+    const struct eplb_layer_task task = {.layer = layer,
+                                         .layer_id = planner->layer_ids[layer],
+                                         .load = logical,
+                                         .active = planner->active + row,
+                                         .physical = physical,
+                                         .expert_ids = planner->candidates + row,
+                                         .weights = planner->weights + row};
+    EPLB_ASSERT(eplb_migration_cost_check(cost, NULL) == EPLB_OK);
+    rules.cost = *cost;
+    eplb_layer_judge(&rules, &planner->works[0], &task, &figures);
+    return figures.benefit.publish;
+}
+
 enum eplb_status eplb_planner_set_cost(struct eplb_planner *planner, const struct eplb_migration_cost *cost,
                                        struct eplb_error *error)
 {

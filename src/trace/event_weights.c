@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "trace/event_codec.h"
 #include "wire/bytes.h"
+#include "wire/fields.h"
 #include "wire/layout.h"
 
 /** The byte before a command. */
@@ -51,18 +52,9 @@ static void add_plain(const struct eplb_shape *shape, const struct eplb_command 
     if (record == NULL)
         return;
     memset(record, 0, PLAIN_TABLE + table_bytes(shape));
-    eplb_put_u64(record + EPLB_COMMAND_SEQ, command->seq);
-    eplb_put_u64(record + EPLB_COMMAND_PREPARE_TOKEN, command->prepare_token.value);
-    eplb_put_u64(record + EPLB_COMMAND_BASE_GENERATION, command->base_generation);
-    eplb_put_u64(record + EPLB_COMMAND_BASE_HASH, command->base_hash);
-    eplb_put_u64(record + EPLB_COMMAND_ACTIVATION_TOKEN, command->activation_token.value);
-    eplb_put_u64(record + EPLB_COMMAND_UPDATE_PREPARE_TOKEN, command->update_prepare_token.value);
-    eplb_put_u32(record + EPLB_COMMAND_PREPARE_LAYER_ID, (uint32_t)command->prepare_layer_id);
-    eplb_put_u32(record + EPLB_COMMAND_UPDATE_LAYER_ID, (uint32_t)command->update_layer_id);
-    eplb_put_u32(record + EPLB_COMMAND_NUM_EXPERT_IDS, (uint32_t)command->num_expert_ids);
-    for (int32_t slot = 0; slot < command->num_expert_ids; slot++)
-        eplb_put_u32(record + PLAIN_TABLE + (size_t)slot * sizeof(int32_t),
-                     (uint32_t)command->expert_ids[slot]);
+    eplb_command_put_fields(command, record);
+    if (command->num_expert_ids > 0)
+        eplb_row_put(shape, command->expert_ids, record + PLAIN_TABLE);
 }
 
 void eplb_event_command_encode(const struct eplb_shape *shape, const struct eplb_command *command,
@@ -119,19 +111,13 @@ static bool take_plain(const struct eplb_shape *shape, struct eplb_cursor *curso
     return true;
 }
 
-static void put_row(const struct eplb_shape *shape, const int32_t *row, unsigned char *bytes)
-{
-    for (int32_t slot = 0; slot < shape->num_slots; slot++)
-        eplb_put_u32(bytes + (size_t)slot * sizeof(int32_t), (uint32_t)row[slot]);
-}
-
 static bool take_weights(const struct eplb_shape *shape, struct eplb_cursor *cursor, int32_t *row,
                          unsigned char *record)
 {
     unsigned char *at = record + EPLB_COMMAND_EXPERT_IDS + table_bytes(shape);
     if (eplb_cursor_most(cursor, 1) == 1 && take_row(shape, cursor, row)) {
         eplb_put_u32(record + EPLB_COMMAND_NUM_REPLICA_WEIGHTS, (uint32_t)shape->num_slots);
-        put_row(shape, row, at);
+        eplb_row_put(shape, row, at);
     }
     at += table_bytes(shape);
     uint32_t count = (uint32_t)eplb_cursor_most(cursor, EPLB_MAX_WEIGHT_UPDATES);
@@ -142,7 +128,7 @@ static bool take_weights(const struct eplb_shape *shape, struct eplb_cursor *cur
         eplb_put_u64(at + EPLB_UPDATE_GENERATION, update.generation);
         eplb_put_u64(at + EPLB_UPDATE_VERSION, update.version);
         eplb_put_u32(at + EPLB_UPDATE_LAYER, (uint32_t)update.layer);
-        put_row(shape, row, at + EPLB_UPDATE_WEIGHTS);
+        eplb_row_put(shape, row, at + EPLB_UPDATE_WEIGHTS);
         at += EPLB_UPDATE_WEIGHTS + table_bytes(shape);
     }
     return !cursor->failed;

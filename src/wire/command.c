@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "wire/bytes.h"
+#include "wire/fields.h"
 #include "wire/layout.h"
 
 void eplb_command_init(struct eplb_command *command, uint64_t seq)
@@ -163,28 +164,14 @@ static enum eplb_status check_command(const struct eplb_shape *shape, const stru
     return EPLB_OK;
 }
 
-static void put_row(const struct eplb_shape *shape, unsigned char *bytes, const int32_t *row)
+void eplb_row_put(const struct eplb_shape *shape, const int32_t *row, unsigned char *bytes)
 {
     for (int32_t slot = 0; slot < shape->num_slots; slot++)
         eplb_put_u32(bytes + (size_t)slot * sizeof(int32_t), (uint32_t)row[slot]);
 }
 
-static void put_weight_update(const struct eplb_shape *shape, unsigned char *bytes,
-                              const struct eplb_weight_update *update)
+void eplb_command_put_fields(const struct eplb_command *command, unsigned char *record)
 {
-    eplb_put_u64(bytes + EPLB_UPDATE_GENERATION, update->generation);
-    eplb_put_u64(bytes + EPLB_UPDATE_VERSION, update->version);
-    eplb_put_u32(bytes + EPLB_UPDATE_LAYER, (uint32_t)update->layer);
-    put_row(shape, bytes + EPLB_UPDATE_WEIGHTS, update->weights);
-}
-
-void eplb_command_encode(const struct eplb_shape *shape, const struct eplb_command *command, void *bytes)
-{
-    EPLB_ASSERT(command->size == sizeof *command);
-    EPLB_ASSERT(check_command(shape, command, NULL) == EPLB_OK);
-    EPLB_ASSERT(command->replica_weights == NULL || command->num_expert_ids > 0);
-    unsigned char *record = bytes;
-    memset(record, 0, eplb_command_bytes(shape));
     eplb_put_u64(record + EPLB_COMMAND_SEQ, command->seq);
     eplb_put_u64(record + EPLB_COMMAND_PREPARE_TOKEN, command->prepare_token.value);
     eplb_put_u64(record + EPLB_COMMAND_BASE_GENERATION, command->base_generation);
@@ -194,12 +181,31 @@ void eplb_command_encode(const struct eplb_shape *shape, const struct eplb_comma
     eplb_put_u32(record + EPLB_COMMAND_PREPARE_LAYER_ID, (uint32_t)command->prepare_layer_id);
     eplb_put_u32(record + EPLB_COMMAND_UPDATE_LAYER_ID, (uint32_t)command->update_layer_id);
     eplb_put_u32(record + EPLB_COMMAND_NUM_EXPERT_IDS, (uint32_t)command->num_expert_ids);
+}
+
+static void put_weight_update(const struct eplb_shape *shape, unsigned char *bytes,
+                              const struct eplb_weight_update *update)
+{
+    eplb_put_u64(bytes + EPLB_UPDATE_GENERATION, update->generation);
+    eplb_put_u64(bytes + EPLB_UPDATE_VERSION, update->version);
+    eplb_put_u32(bytes + EPLB_UPDATE_LAYER, (uint32_t)update->layer);
+    eplb_row_put(shape, update->weights, bytes + EPLB_UPDATE_WEIGHTS);
+}
+
+void eplb_command_encode(const struct eplb_shape *shape, const struct eplb_command *command, void *bytes)
+{
+    EPLB_ASSERT(command->size == sizeof *command);
+    EPLB_ASSERT(check_command(shape, command, NULL) == EPLB_OK);
+    EPLB_ASSERT(command->replica_weights == NULL || command->num_expert_ids > 0);
+    unsigned char *record = bytes;
+    memset(record, 0, eplb_command_bytes(shape));
+    eplb_command_put_fields(command, record);
     eplb_put_u32(record + EPLB_COMMAND_NUM_WEIGHT_UPDATES, (uint32_t)command->num_weight_updates);
     if (command->num_expert_ids > 0)
-        put_row(shape, record + EPLB_COMMAND_EXPERT_IDS, command->expert_ids);
+        eplb_row_put(shape, command->expert_ids, record + EPLB_COMMAND_EXPERT_IDS);
     if (command->replica_weights != NULL) {
         eplb_put_u32(record + EPLB_COMMAND_NUM_REPLICA_WEIGHTS, (uint32_t)shape->num_slots);
-        put_row(shape, record + weights_offset(shape), command->replica_weights);
+        eplb_row_put(shape, command->replica_weights, record + weights_offset(shape));
     }
     for (int32_t i = 0; i < command->num_weight_updates; i++)
         put_weight_update(shape, record + update_offset(shape, i), &command->weight_updates[i]);
