@@ -8,16 +8,15 @@
 
 #include "base/prng.h"
 #include "eplb/policy.h"
+#include "load/recent.h"
 #include "support/bench.h"
 
 const enum eplb_replica_routing scored_routings[NUM_SCORED_ROUTINGS] = {
     EPLB_ROUTING_STATIC, EPLB_ROUTING_WEIGHTED, EPLB_ROUTING_ADAPTIVE, EPLB_ROUTING_BATCH};
 
-/*
- * Recent load is kept in 1 / RECENT_UNIT tokens and forgets 1 / 2^RECENT_SHIFT of itself with a forward, as
- * the manager's does by default with samples as small as these: it keeps 0.97.
- */
-enum { RECENT_UNIT = 1024, RECENT_SHIFT = 5 };
+/* The manager's default decay, and after how many forwards nothing is left. */
+static const double default_decay = 0.97;
+enum { RECENT_UNIT = 1024, REMEMBERED = 200 };
 
 void scorer_init(struct scorer *scorer, const struct traffic *traffic, const struct eplb_shape *shape)
 {
@@ -139,21 +138,27 @@ static void forward_batch(struct scorer *scorer, int32_t forward)
     }
 }
 
+/** As the manager's aggregator does with a sample. */
 static void remember(struct scorer *scorer, int32_t layer, int32_t forward)
 {
+    int64_t rows = 0;
     traffic_count(scorer->traffic, layer, forward, forward + 1, scorer->load);
     for (int32_t expert = 0; expert < scorer->shape.num_experts; expert++)
-        scorer->recent[expert] +=
-            scorer->load[expert] * RECENT_UNIT - (scorer->recent[expert] >> RECENT_SHIFT);
+        rows += scorer->load[expert];
+    int64_t kept =
+        eplb_recent_kept((int32_t)(default_decay * EPLB_RECENT_ONE), rows, scorer->shape.num_experts);
+    for (int32_t expert = 0; expert < scorer->shape.num_experts; expert++)
+        scorer->recent[expert] =
+            scorer->recent[expert] * kept / EPLB_RECENT_ONE + scorer->load[expert] * RECENT_UNIT;
 }
 
-/** Before a window, adaptive routing knows the recent load of the windows that the plan was made from. */
+/** Before a window, adaptive routing knows the recent load of all forwards so far. */
 static void start_adapting(struct scorer *scorer, int32_t layer, int32_t window)
 {
     const struct traffic *traffic = scorer->traffic;
+    int32_t end = traffic->first_forward[window + 1];
     memset(scorer->recent, 0, (size_t)scorer->shape.num_experts * sizeof *scorer->recent);
-    for (int32_t forward = traffic->first_forward[window]; forward < traffic->first_forward[window + 1];
-         forward++)
+    for (int32_t forward = end > REMEMBERED ? end - REMEMBERED : 0; forward < end; forward++)
         remember(scorer, layer, forward);
 }
 

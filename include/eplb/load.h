@@ -364,7 +364,7 @@ EPLB_API const int64_t *eplb_aggregator_part(const struct eplb_aggregator *aggre
 
 /**
  * Keeps the recent load from now on: each sample leaves `decay` of it and adds its own counts, whatever
- * windows are closed or layers committed. A large sample leaves less: at most the part 1 - rows / (192
+ * windows are closed or layers committed. A large sample leaves less: at most the part 1 - rows / (64
  * num_experts), by the rows of its layer, but no less than half on that account.
  *
  * @param decay in [0, EPLB_MAX_RECENT_DECAY]

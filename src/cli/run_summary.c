@@ -332,6 +332,8 @@ static void add_balancing(struct eplb_text *text, const struct eplb_run_summary 
     add_number(text, "policy_runs", manager->policy_runs);
     add_number(text, "rounds", manager->rounds);
     add_number(text, "traffic_shifts", manager->shifts);
+    add_number(text, "weight_solves", manager->weight_solves);
+    add_number(text, "weight_updates", manager->weight_updates);
     add_number(text, "layers_published", manager->layers_published);
     add_number(text, "layers_prepared", summary->notes->layers_prepared);
     add_number(text, "layers_activated", manager->layers_committed);

@@ -47,7 +47,7 @@ struct eplb_aggregator {
     int64_t *physical[PHYSICAL_PLACES]; /* [L][P] each */
     struct parts parts[2];              /* of window n at n mod 2; see parts.c */
     int64_t *recent;                    /* [L][E] decayed load; see recent.c */
-    int32_t recent_keep;    /* what a sample leaves of it, of RECENT_ONE; negative: it is not kept */
+    int32_t recent_keep;    /* what a sample leaves of it, of EPLB_RECENT_ONE; negative: it is not kept */
     eplb_u128 *totals;      /* [L] sums of the open logical load: no entry is larger */
     uint8_t *rank_had_rows; /* [R] in the open window */
 

@@ -4,19 +4,16 @@
  * The recent load: every sample leaves a part of what was there and adds its own counts. In integers, so
  * that a recording that is run again gives the same.
  *
- * Small samples are kept for long, since only many of them tell loads from chance; large ones tell that
- * sooner, and what they still keep of traffic that has gone is in the way. So a sample leaves at most the
- * part at which the rows that are kept come to ENOUGH_ROWS per expert, but half at least: the rows of one
- * forward resemble each other.
- *
  * A sample's counts are capped at MAX_COUNT and kept in units of 1 / UNIT; the load at MAX_RECENT, so that
  * its product with what is kept is below 2^62.
  */
+#include "load/recent.h"
+
 #include "base/assert.h"
 #include "base/error.h"
 #include "load/aggregator.h"
 
-enum { RECENT_ONE = 1 << 16, UNIT = 1 << 8, MAX_COUNT = 1 << 26, ENOUGH_ROWS = 192 };
+enum { UNIT = 1 << 8, MAX_COUNT = 1 << 26 };
 
 #define MAX_RECENT (INT64_C(1) << 46)
 
@@ -26,22 +23,14 @@ enum eplb_status eplb_aggregator_keep_recent(struct eplb_aggregator *aggregator,
     if (!(decay >= 0 && decay <= EPLB_MAX_RECENT_DECAY))
         EPLB_FAIL(EPLB_INVALID, "the decay of the recent load is %.17g; allowed is 0 to %.3f", decay,
                   EPLB_MAX_RECENT_DECAY);
-    aggregator->recent_keep = (int32_t)(decay * RECENT_ONE);
-    EPLB_ASSERT(aggregator->recent_keep >= 0 && aggregator->recent_keep < RECENT_ONE);
+    aggregator->recent_keep = (int32_t)(decay * EPLB_RECENT_ONE);
+    EPLB_ASSERT(aggregator->recent_keep >= 0 && aggregator->recent_keep < EPLB_RECENT_ONE);
     return EPLB_OK;
 }
 
 const int64_t *eplb_aggregator_recent(const struct eplb_aggregator *aggregator)
 {
     return aggregator->recent;
-}
-
-/** What a sample of so many rows leaves, of RECENT_ONE. */
-static int64_t kept_by(const struct eplb_aggregator *aggregator, int64_t rows)
-{
-    int64_t enough = (int64_t)ENOUGH_ROWS * aggregator->shape.num_experts;
-    int64_t most = RECENT_ONE - RECENT_ONE * (rows < enough / 2 ? rows : enough / 2) / enough;
-    return aggregator->recent_keep < most ? aggregator->recent_keep : most;
 }
 
 void eplb_aggregator_add_recent(struct eplb_aggregator *aggregator, int32_t layer, const int32_t *table,
@@ -53,9 +42,9 @@ void eplb_aggregator_add_recent(struct eplb_aggregator *aggregator, int32_t laye
     int64_t rows = 0;
     for (int32_t p = 0; p < shape->num_slots; p++)
         rows += counts[p] < MAX_COUNT ? counts[p] : MAX_COUNT;
-    int64_t kept = kept_by(aggregator, rows);
+    int64_t kept = eplb_recent_kept(aggregator->recent_keep, rows, shape->num_experts);
     for (int32_t e = 0; e < shape->num_experts; e++)
-        recent[e] = recent[e] * kept / RECENT_ONE;
+        recent[e] = recent[e] * kept / EPLB_RECENT_ONE;
     for (int32_t p = 0; p < shape->num_slots; p++) {
         int64_t count = counts[p] < MAX_COUNT ? counts[p] : MAX_COUNT;
         EPLB_ASSERT(count >= 0 && table[p] >= 0 && table[p] < shape->num_experts);

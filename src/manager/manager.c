@@ -184,6 +184,8 @@ static const struct {
     {EPLB_METRIC_SAMPLES_LACKING, offsetof(struct eplb_manager_status, samples_lacking)},
     {EPLB_METRIC_REBALANCES_STARTED, offsetof(struct eplb_manager_status, policy_runs)},
     {EPLB_METRIC_TRAFFIC_SHIFTS, offsetof(struct eplb_manager_status, shifts)},
+    {EPLB_METRIC_WEIGHT_SOLVES, offsetof(struct eplb_manager_status, weight_solves)},
+    {EPLB_METRIC_WEIGHT_UPDATES, offsetof(struct eplb_manager_status, weight_updates)},
     {EPLB_METRIC_LAYERS_PUBLISHED, offsetof(struct eplb_manager_status, layers_published)},
     {EPLB_METRIC_LAYERS_ACTIVATED, offsetof(struct eplb_manager_status, layers_committed)},
     {EPLB_METRIC_LAYERS_ABORTED, offsetof(struct eplb_manager_status, layers_aborted)},

@@ -23,6 +23,10 @@
            "Policy runs over all layers that were started.")                          \
     METRIC(TRAFFIC_SHIFTS, COUNTER, ONE, "eplb_traffic_shifts_total",                 \
            "Shifts of the traffic that started a policy run before its time.")        \
+    METRIC(WEIGHT_SOLVES, COUNTER, ONE, "eplb_weight_solves_total",                   \
+           "Solves of replica weights from the recent load that were started.")       \
+    METRIC(WEIGHT_UPDATES, COUNTER, ONE, "eplb_weight_updates_total",                 \
+           "New versions of a layer's replica weights that commands carried.")        \
     METRIC(LAYERS_PUBLISHED, COUNTER, ONE, "eplb_layers_published_total",             \
            "Layers whose candidate placement passed the gate.")                       \
     METRIC(LAYERS_ACTIVATED, COUNTER, ONE, "eplb_layers_activated_total",             \

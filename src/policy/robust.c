@@ -18,9 +18,10 @@ enum {
     FRESH_STARTS = 4, /* constructions to choose from */
     FRESH_CANDIDATES = 1200,
     KEEP_CANDIDATES = 2400,
-    REPAIR_STARTS = 24,
+    REPAIR_ROUNDS = 4, /* searches, of which the best is taken */
+    REPAIR_STARTS = 6, /* constructions that each chooses from */
     REPAIR_JITTERS = 3,
-    REPAIR_CANDIDATES = 9600,
+    REPAIR_CANDIDATES = 4800,
     CANDIDATES_PER_PAIR = 4, /* of slots, at most: on few slots more find nothing new */
 };
 
@@ -28,12 +29,14 @@ enum {
 static const double stale = 1.15;
 /* Windows since a shift until which a plan is repaired: what was planned from one window is a sketch. */
 static const int32_t young = 2;
-/* How much of that a move of every redundant slot must bring: what is moved costs a transfer, and a plan
- * that follows every window follows noise. */
-static const double price = 0.1;
-/* The part of it in a repair, which more windows will profit by: after a shift, and later. */
-static const double part_after_shift = 0.3;
-static const double part_in_repair = 0.4;
+/* How much of that a move of every rank's redundant slot must bring: what is moved costs a transfer, and a
+ * plan that follows every window follows noise; the more so the less of a window lasts. In a repair it is
+ * less, because more windows will profit by it: after a shift, and later. */
+static const double price = 0.11;
+static const double price_after_shift = 0.05;
+static const double price_in_repair = 0.065;
+/* By how much a slot counts more where ranks have several: noise costs them little, in scenarios too much. */
+static const double ample_price = 3;
 /* What staying is worth to the constructions of a repair, in mean rank loads: from, to. */
 static const double least_bonus = 0.2;
 static const double most_bonus = 1.2;
@@ -43,8 +46,9 @@ struct robust {
     struct eplb_spread spread;
     struct eplb_table active;
     struct eplb_table table;
-    int32_t *expert_ids; /* [R][K] before slots are kept */
-    int32_t *kept;       /* [E] while they are */
+    struct eplb_table best; /* of the rounds of a repair */
+    int32_t *expert_ids;    /* [R][K] before slots are kept */
+    int32_t *kept;          /* [E] while they are */
     void *split;
     /* The rest only when the shape is searched for. */
     struct eplb_lanes *lanes; /* [E] */
@@ -63,6 +67,7 @@ static void layout(struct robust *work, struct eplb_arena *arena, const struct e
     eplb_spread_layout(&work->spread, arena, shape);
     eplb_table_layout(&work->active, arena, shape);
     eplb_table_layout(&work->table, arena, shape);
+    eplb_table_layout(&work->best, arena, shape);
     work->expert_ids = eplb_arena_take(arena, (size_t)shape->num_slots, sizeof *work->expert_ids);
     work->kept = eplb_arena_take(arena, (size_t)shape->num_experts, sizeof *work->kept);
     work->split = eplb_arena_take(arena, 1, eplb_split_graph_size(shape));
@@ -107,12 +112,13 @@ static void plan_anew(struct robust *work)
     eplb_relabel_ranks(&work->relabel, &work->search.table, &work->active, work->expert_ids);
 }
 
-/** Starts from the best of the active placement and of constructions that are more or less near to it. */
-static void repair(struct robust *work)
+/** Searches from the best of the active placement and of constructions near to it; the later the round the
+ * nearer. */
+static void repair_round(struct robust *work, int32_t round)
 {
-    work->search.price *= work->forecast.windows == 1 ? part_after_shift : part_in_repair;
-    for (int32_t start = 0; start < REPAIR_STARTS; start++) {
-        double bonus = least_bonus + (most_bonus - least_bonus) * start / (REPAIR_STARTS - 1);
+    const int32_t last = REPAIR_ROUNDS * REPAIR_STARTS - 1;
+    for (int32_t start = round * REPAIR_STARTS; start < (round + 1) * REPAIR_STARTS; start++) {
+        double bonus = least_bonus + (most_bonus - least_bonus) * start / last;
         eplb_spread_construct_near(&work->spread, work->forecast.mean, (uint64_t)(start % REPAIR_JITTERS),
                                    &work->active, bonus, &work->table);
         eplb_search_offer(&work->search, &work->table);
@@ -120,15 +126,34 @@ static void repair(struct robust *work)
     search_for(&work->search, REPAIR_CANDIDATES);
 }
 
+/** A search ends where no single move helps; of several that started apart the best is taken. */
+static void repair(struct robust *work, double slot_price)
+{
+    for (int32_t round = 0; round < REPAIR_ROUNDS; round++) {
+        eplb_search_start(&work->search, &work->active, &work->active, work->lanes, slot_price);
+        repair_round(work, round);
+        if (round > 0)
+            eplb_search_offer(&work->search, &work->best);
+        eplb_table_copy(&work->best, &work->search.table);
+    }
+}
+
+/** A price for a slot on every rank as one for each moved slot, in units of the search. */
+static double slot_price_of(const struct eplb_shape *shape, double of_all)
+{
+    double mean = (double)EPLB_ROBUST_TOTAL / shape->ep_size;
+    double of_one = of_all / shape->ep_size * mean * EPLB_ROBUST_SCENARIOS;
+    return shape->redundant_experts_num > 1 ? ample_price * of_one : of_one;
+}
+
 /** Improves the active placement, at a price per moved slot. */
 static void plan_on(struct robust *work, const struct eplb_shape *shape)
 {
-    int32_t redundant = shape->redundant_experts_num > 0 ? shape->redundant_experts_num : 1;
-    double mean = (double)EPLB_ROBUST_TOTAL / shape->ep_size;
-    double slot_price = price / ((double)shape->ep_size * redundant) * mean * EPLB_ROBUST_SCENARIOS;
-    eplb_search_start(&work->search, &work->active, &work->active, work->lanes, slot_price);
-    if (work->forecast.windows <= young || eplb_search_balance(&work->search) > stale)
-        repair(work);
+    const struct eplb_forecast *forecast = &work->forecast;
+    double keep_price = slot_price_of(shape, price / forecast->persistence);
+    eplb_search_start(&work->search, &work->active, &work->active, work->lanes, keep_price);
+    if (forecast->windows <= young || eplb_search_balance(&work->search) > stale)
+        repair(work, slot_price_of(shape, forecast->windows == 1 ? price_after_shift : price_in_repair));
     else
         search_for(&work->search, KEEP_CANDIDATES);
     memcpy(work->expert_ids, work->search.table.expert_ids, table_bytes(shape));

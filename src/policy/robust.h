@@ -30,12 +30,16 @@ struct eplb_lanes {
 
 /** What is expected of the coming window. */
 struct eplb_forecast {
-    double *now;       /* [E] share of the last window, adding up to 1 */
-    double *past;      /* [E] the same of the windows before it since the last shift, decayed */
-    double *mean;      /* [E] what is planned for, adding up to the number of ranks */
-    double dispersion; /* variance of a count over that of a Poisson one, >= 1 */
-    double tokens;     /* counted in the last window */
-    int32_t windows;   /* since the last shift, the last one included */
+    double *now;        /* [E] share of the last window, adding up to 1 */
+    double *past;       /* [E] the same of the windows before it since the last shift, decayed */
+    double *mean;       /* [E] what is planned for, adding up to the number of ranks */
+    double dispersion;  /* variance of a count over that of a Poisson one, >= 1 */
+    double deviation;   /* of an expert's share from window to window, relative, chance taken out */
+    double persistence; /* how much of what sets the last window apart from the past lasts, in (0, 1) */
+    double tokens;      /* counted in the last window */
+    int32_t windows;    /* since the last shift, the last one included */
+    double *last;       /* [E] scratch: a window's shares */
+    double *older;      /* [E] scratch: the decayed shares of those before it */
 };
 
 void eplb_forecast_layout(struct eplb_forecast *forecast, struct eplb_arena *arena,

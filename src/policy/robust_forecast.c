@@ -12,10 +12,16 @@
 
 /* Neighbouring windows of the same traffic were at most 0.175 apart, at shifts 0.37 and more. */
 static const double drift = 0.22;
-static const double decay = 0.8;       /* of a window's part for every window after it */
-static const double part_of_now = 0.7; /* of the last window, where there are others */
-/* Where no two windows tell it: a count's variance over that of a Poisson one. */
+static const double decay = 0.8; /* of a window's part for every window after it */
+/* What is assumed where the windows do not tell, and as how many windows that counts where they do. */
 static const double usual_dispersion = 3;
+static const double usual_deviation = 0.15;
+static const double usual_persistence = 0.6;
+static const double usual_deviation_counts = 2;
+static const double most_deviation = 0.4; /* windows of few tokens say nothing */
+static const double usual_persistence_counts = 1;
+static const double least_persistence = 0.1;
+static const double most_persistence = 0.9;
 
 void eplb_forecast_layout(struct eplb_forecast *forecast, struct eplb_arena *arena,
                           const struct eplb_shape *shape)
@@ -24,6 +30,8 @@ void eplb_forecast_layout(struct eplb_forecast *forecast, struct eplb_arena *are
     forecast->now = eplb_arena_take(arena, num_experts, sizeof *forecast->now);
     forecast->past = eplb_arena_take(arena, num_experts, sizeof *forecast->past);
     forecast->mean = eplb_arena_take(arena, num_experts, sizeof *forecast->mean);
+    forecast->last = eplb_arena_take(arena, num_experts, sizeof *forecast->last);
+    forecast->older = eplb_arena_take(arena, num_experts, sizeof *forecast->older);
 }
 
 static double total_of(const int64_t *load, int32_t count)
@@ -39,6 +47,7 @@ struct distance {
     double variation;  /* total variation */
     double chance;     /* its mean for Poisson counts of the same rates */
     double dispersion; /* squared differences over what Poisson counts would give */
+    double deviation;  /* mean square of an expert's relative difference, less that of Poisson counts */
 };
 
 static struct distance distance_of(const int64_t *a, const int64_t *b, int32_t count)
@@ -59,7 +68,11 @@ static struct distance distance_of(const int64_t *a, const int64_t *b, int32_t c
         squares += difference * difference;
         expected += variance;
         chance += sqrt(variance);
+        if (rate > 0)
+            distance.deviation += (difference * difference - variance) / rate;
     }
+    if (distance.deviation < 0)
+        distance.deviation = 0;
     distance.dispersion = squares / expected;
     distance.chance = 0.4 * chance; /* half of the mean size of a normal number, sqrt(2 / pi) */
     return distance;
@@ -71,50 +84,135 @@ static bool is_shift(struct distance distance)
     return distance.variation * distance.variation > drift * drift + 4 * distance.chance * distance.chance;
 }
 
-static void add_past(struct eplb_forecast *forecast, const int64_t *window, int32_t count, double weight)
+/** The window `back` steps before the last one. */
+static const int64_t *window_at(const struct eplb_policy_problem *problem, int32_t back)
+{
+    EPLB_ASSERT(back >= 0 && back <= problem->num_history);
+    if (back == 0)
+        return problem->load;
+    return problem->history + (size_t)(problem->num_history - back) * (size_t)problem->shape->num_experts;
+}
+
+static bool is_empty(const struct eplb_policy_problem *problem, int32_t back)
+{
+    return total_of(window_at(problem, back), problem->shape->num_experts) <= 0;
+}
+
+/** What neighbouring windows are like. */
+struct neighbours {
+    int32_t oldest;    /* how far back the first window since the last shift is */
+    int32_t pairs;     /* of the same traffic, before the shift as well */
+    double deviation;  /* sum over those pairs */
+    double dispersion; /* sum over the pairs since the shift */
+};
+
+static struct neighbours compare_neighbours(const struct eplb_policy_problem *problem,
+                                            struct eplb_forecast *forecast)
+{
+    struct neighbours found = {0};
+    bool shifted = false;
+    int32_t newer = 0;
+    forecast->windows = 1;
+    for (int32_t back = 1; back <= problem->num_history; back++) {
+        if (is_empty(problem, back))
+            continue;
+        struct distance distance =
+            distance_of(window_at(problem, newer), window_at(problem, back), problem->shape->num_experts);
+        newer = back;
+        if (is_shift(distance)) {
+            shifted = true;
+            continue;
+        }
+        found.deviation += distance.deviation;
+        found.pairs++;
+        if (shifted)
+            continue;
+        found.dispersion += distance.dispersion;
+        found.oldest = back;
+        forecast->windows++;
+    }
+    return found;
+}
+
+/** Sums of a regression: what the next window was, on what the last one was, both less the past. */
+struct regression {
+    double product;
+    double square;
+};
+
+static void add_prediction(const struct eplb_forecast *forecast, const int64_t *window, int32_t count,
+                           double older_weight, struct regression *sums)
 {
     double total = total_of(window, count);
-    EPLB_ASSERT(total > 0 && weight > 0);
+    for (int32_t i = 0; i < count; i++) {
+        double share = (double)window[i] / total;
+        double older = forecast->older[i] / older_weight;
+        double rate = share + forecast->last[i] + older;
+        if (rate <= 0)
+            continue;
+        double step = forecast->last[i] - older;
+        sums->product += step * (share - older) / rate;
+        sums->square += step * step / rate;
+    }
+}
+
+/**
+ * Goes through the windows since the last shift, oldest first: what is past for the last one, and how well
+ * each was told by the one before it rather than by those before that.
+ */
+static void learn(struct eplb_forecast *forecast, const struct eplb_policy_problem *problem, int32_t oldest)
+{
+    int32_t count = problem->shape->num_experts;
+    struct regression sums = {0};
+    double older_weight = 0;
+    int32_t seen = 0;
     for (int32_t i = 0; i < count; i++)
-        forecast->past[i] += weight * ((double)window[i] / total);
+        forecast->older[i] = 0;
+    for (int32_t back = oldest; back >= 0; back--) {
+        if (is_empty(problem, back))
+            continue;
+        const int64_t *window = window_at(problem, back);
+        if (seen >= 2)
+            add_prediction(forecast, window, count, older_weight, &sums);
+        double total = total_of(window, count);
+        older_weight = older_weight * decay + (seen > 0);
+        for (int32_t i = 0; i < count; i++) {
+            forecast->older[i] = forecast->older[i] * decay + (seen > 0 ? forecast->last[i] : 0);
+            forecast->last[i] = (double)window[i] / total;
+        }
+        seen++;
+    }
+    EPLB_ASSERT(seen == forecast->windows);
+    for (int32_t i = 0; i < count; i++)
+        forecast->past[i] = seen > 1 ? forecast->older[i] / older_weight : forecast->now[i];
+    double predictions = seen > 2 && sums.square > 0 ? seen - 2 : 0;
+    double persistence = predictions > 0 ? sums.product / sums.square : 0;
+    persistence = persistence < least_persistence ? least_persistence : persistence;
+    persistence = persistence > most_persistence ? most_persistence : persistence;
+    forecast->persistence = (predictions * persistence + usual_persistence_counts * usual_persistence) /
+                            (predictions + usual_persistence_counts);
 }
 
 void eplb_forecast_make(struct eplb_forecast *forecast, const struct eplb_policy_problem *problem)
 {
     int32_t count = problem->shape->num_experts;
-    const int64_t *newer = problem->load;
-    double sum = 0;
-    double weight = 1;
-    double dispersion = 0;
     forecast->tokens = total_of(problem->load, count);
     EPLB_ASSERT(forecast->tokens > 0);
-    for (int32_t i = 0; i < count; i++) {
-        forecast->now[i] = (double)problem->load[i] / forecast->tokens;
-        forecast->past[i] = 0;
-    }
     EPLB_ASSERT(problem->num_history >= 0 && (problem->num_history == 0 || problem->history != NULL));
-    forecast->windows = 1;
-    for (int32_t back = problem->num_history - 1; back >= 0; back--) {
-        const int64_t *older = problem->history + (size_t)back * (size_t)count;
-        if (total_of(older, count) <= 0)
-            continue;
-        struct distance distance = distance_of(newer, older, count);
-        if (is_shift(distance))
-            break;
-        add_past(forecast, older, count, weight);
-        dispersion += distance.dispersion;
-        sum += weight;
-        weight *= decay;
-        forecast->windows++;
-        newer = older;
-    }
-    forecast->dispersion = forecast->windows > 1 ? dispersion / (forecast->windows - 1) : usual_dispersion;
+    for (int32_t i = 0; i < count; i++)
+        forecast->now[i] = (double)problem->load[i] / forecast->tokens;
+    const struct neighbours found = compare_neighbours(problem, forecast);
+    forecast->dispersion =
+        forecast->windows > 1 ? found.dispersion / (forecast->windows - 1) : usual_dispersion;
     if (forecast->dispersion < 1)
         forecast->dispersion = 1;
-    double now_weight = forecast->windows > 1 ? part_of_now : 1;
-    for (int32_t i = 0; i < count; i++) {
-        forecast->past[i] = forecast->windows > 1 ? forecast->past[i] / sum : forecast->now[i];
-        forecast->mean[i] =
-            problem->shape->ep_size * (now_weight * forecast->now[i] + (1 - now_weight) * forecast->past[i]);
-    }
+    forecast->deviation =
+        sqrt((found.deviation + usual_deviation_counts * usual_deviation * usual_deviation) /
+             (found.pairs + usual_deviation_counts));
+    if (forecast->deviation > most_deviation)
+        forecast->deviation = most_deviation;
+    learn(forecast, problem, found.oldest);
+    for (int32_t i = 0; i < count; i++)
+        forecast->mean[i] = problem->shape->ep_size * (forecast->persistence * forecast->now[i] +
+                                                       (1 - forecast->persistence) * forecast->past[i]);
 }

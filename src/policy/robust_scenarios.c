@@ -2,8 +2,9 @@
 /* Copyright The eplb authors */
 /**
  * Scenarios of the coming window. Each is a piece of the last window, as a sample of what one
- * stretch of traffic looks like, mixed with the history and a little of every expert, times noise.
- * The noise is larger than what is estimated, or a search on it would leave no margin.
+ * stretch of traffic looks like, mixed with the history as the windows say it lasts, and a little of every
+ * expert, times noise. The noise is larger than what is estimated, or a search on it would leave no margin;
+ * where two slots or more are redundant on every rank a plan has room for much more of it.
  */
 #include "policy/robust.h"
 
@@ -12,10 +13,10 @@
 #include "base/assert.h"
 #include "base/mix.h"
 
-static const double share_of_piece = 0.60;
-static const double share_of_past = 0.37;
+static const double share_of_all = 0.03; /* of every expert alike */
 static const double noise = 0.12;
-static const double noise_without_parts = 0.2;
+static const double ample_noise = 1.5; /* of the deviation between windows, with room */
+static const double without_parts = 5.0 / 3;
 static const double noise_of_one = 0.08; /* more, over the number of windows that are known */
 
 enum { PIECES = 8 };
@@ -54,6 +55,14 @@ static double piece_of(const struct eplb_policy_problem *problem, uint64_t key, 
     return tokens;
 }
 
+static double deviation_of(const struct eplb_forecast *forecast, const struct eplb_policy_problem *problem,
+                           bool has_piece)
+{
+    bool has_room = problem->shape->redundant_experts_num > 1;
+    double deviation = has_room ? ample_noise * forecast->deviation : noise;
+    return (has_piece ? deviation : without_parts * deviation) + noise_of_one / forecast->windows;
+}
+
 static void draw_one(const struct eplb_forecast *forecast, const struct eplb_policy_problem *problem,
                      int32_t scenario, struct eplb_lanes *lanes)
 {
@@ -62,7 +71,8 @@ static void draw_one(const struct eplb_forecast *forecast, const struct eplb_pol
     int32_t first = 0;
     int32_t length = 0;
     double tokens = problem->num_parts > 0 ? piece_of(problem, key, &first, &length) : 0;
-    double deviation = (tokens > 0 ? noise : noise_without_parts) + noise_of_one / forecast->windows;
+    double deviation = deviation_of(forecast, problem, tokens > 0);
+    double share_of_past = 1 - forecast->persistence - share_of_all;
     double sum = 0;
     for (int32_t i = 0; i < count; i++) {
         double normal = about_normal(eplb_mix(key, (uint64_t)i + 1));
@@ -78,8 +88,7 @@ static void draw_one(const struct eplb_forecast *forecast, const struct eplb_pol
             value += other * sqrt(value * forecast->dispersion / forecast->tokens);
             value = value > 0 ? value : 0;
         }
-        value = share_of_piece * value + share_of_past * forecast->past[i] +
-                (1 - share_of_piece - share_of_past) / count;
+        value = forecast->persistence * value + share_of_past * forecast->past[i] + share_of_all / count;
         lanes[i].at[scenario] = (float)(value * factor);
         sum += lanes[i].at[scenario];
     }

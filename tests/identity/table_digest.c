@@ -30,19 +30,19 @@ struct form {
 };
 
 static const struct form forms[] = {
-    {8, 2, 0, 200},  {8, 2, 1, 200},  {8, 8, 7, 100},   {12, 4, 2, 200},  {16, 1, 0, 10},
-    {60, 6, 3, 100}, {64, 8, 1, 100}, {128, 16, 2, 40}, {256, 32, 1, 20}, {256, 64, 1, 20},
+    {8, 2, 0, 200},  {8, 2, 1, 200},  {8, 8, 7, 100},   {12, 4, 2, 200},  {16, 1, 0, 10},   {60, 6, 3, 100},
+    {64, 8, 1, 100}, {32, 16, 1, 40}, {128, 16, 2, 40}, {256, 32, 1, 20}, {256, 64, 1, 20},
 };
 
 enum { NUM_FORMS = sizeof forms / sizeof *forms };
 
-/* Those that search take longer: they get one round of so many, and shapes up to so many ranks. */
+/* Those that search take longer: they get one round of so many, and shapes up to so many experts. */
 static const struct {
     const char *name;
     int one_of;
-    int most_ranks;
+    int most_experts;
 } policies[] = {
-    {"balanced", 1, 64}, {"deepseek", 1, 64}, {"greedy", 1, 64}, {"minmax", 20, 64}, {"robust", 50, 16}};
+    {"balanced", 1, 256}, {"deepseek", 1, 256}, {"greedy", 1, 256}, {"minmax", 20, 256}, {"robust", 50, 64}};
 
 enum { NUM_POLICIES = sizeof policies / sizeof *policies };
 
@@ -165,7 +165,7 @@ static int rounds_of(size_t policy, size_t form)
 
 static int is_planned(size_t policy, size_t form)
 {
-    return forms[form].ep_size <= policies[policy].most_ranks;
+    return forms[form].num_experts <= policies[policy].most_experts;
 }
 
 static struct eplb_planner *open_planner(const char *policy, const struct form *form, int32_t workers,

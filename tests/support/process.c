@@ -7,7 +7,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -40,11 +39,14 @@ int64_t process_heap_bytes(void)
 
 int64_t process_resident_bytes(void)
 {
-    long size;
-    long resident;
-    FILE *file = fopen("/proc/self/statm", "r");
+    /* statm is quicker, and wrong by as many pages as the processors keep uncounted. */
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    char line[256];
+    long kibibytes = -1;
     assert_non_null(file);
-    assert_int_equal(fscanf(file, "%ld %ld", &size, &resident), 2);
+    while (kibibytes < 0 && fgets(line, sizeof line, file) != NULL)
+        (void)sscanf(line, "Rss: %ld kB", &kibibytes);
     fclose(file);
-    return (int64_t)resident * sysconf(_SC_PAGESIZE);
+    assert_true(kibibytes >= 0);
+    return (int64_t)kibibytes * 1024;
 }

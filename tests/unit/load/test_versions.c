@@ -156,12 +156,12 @@ static void large_samples_leave_less(void **state)
     assert_int_equal(recent[0], 1024 * 256);
     add(0, 0, none);
     assert_int_equal(recent[0], 896 * 256);
-    /* 96 of 4 x 192 rows are an eighth, 192 a quarter, and more than half leave half. */
-    add(0, 0, (const int64_t[]){0, 96, 0, 0, 0, 0});
+    /* 32 of 4 x 64 rows are an eighth, 64 a quarter, and more than half leave half. */
+    add(0, 0, (const int64_t[]){0, 32, 0, 0, 0, 0});
     assert_int_equal(recent[0], 784 * 256);
-    add(0, 0, (const int64_t[]){0, 192, 0, 0, 0, 0});
+    add(0, 0, (const int64_t[]){0, 64, 0, 0, 0, 0});
     assert_int_equal(recent[0], 588 * 256);
-    add(0, 0, (const int64_t[]){0, 384, 0, 0, 0, 0});
+    add(0, 0, (const int64_t[]){0, 128, 0, 0, 0, 0});
     assert_int_equal(recent[0], 294 * 256);
     add(0, 0, (const int64_t[]){0, EPLB_MAX_LOAD / 8, 0, 0, 0, 0});
     assert_int_equal(recent[0], 147 * 256);

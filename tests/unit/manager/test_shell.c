@@ -266,6 +266,7 @@ static void weights_are_solved_and_sent(void **state)
 {
     (void)state;
     routing = EPLB_ROUTING_ADAPTIVE;
+    assert_int_equal(eplb_metrics_create(&metrics, NULL), EPLB_OK);
     struct eplb_manager *manager = create(NULL);
     routing = EPLB_ROUTING_STATIC;
     struct workers workers = {.seq = 0};
@@ -285,7 +286,12 @@ static void weights_are_solved_and_sent(void **state)
     assert_true(update->weights[2] < EPLB_WEIGHT_UNIT / 10);
     eplb_manager_status(manager, &status);
     assert_true(status.weight_solves > 0 && status.weight_updates > 0);
+    /* Another solve may have begun since. */
+    assert_true(eplb_metrics_get(metrics, EPLB_METRIC_WEIGHT_SOLVES) >= (int64_t)status.weight_solves);
+    assert_int_equal(eplb_metrics_get(metrics, EPLB_METRIC_WEIGHT_UPDATES), status.weight_updates);
     eplb_manager_destroy(manager);
+    eplb_metrics_destroy(metrics);
+    metrics = NULL;
 
     struct eplb_manager_params params;
     struct eplb_error error;

@@ -61,45 +61,49 @@ static void new_metrics_expose_zeros(void **state)
                          "Forwards that gave no load sample because a rank's output was lacking.", "0")
             COUNTER("eplb_rebalances_started_total", "Policy runs over all layers that were started.",
                     "0") COUNTER("eplb_traffic_shifts_total",
-                                 "Shifts of the traffic that started a policy run before its time.",
-                                 "0") COUNTER("eplb_layers_published_total",
-                                              "Layers whose candidate placement passed the gate.", "0")
-                COUNTER("eplb_layers_activated_total",
+                                 "Shifts of the traffic that started a policy run before its time.", "0")
+                COUNTER("eplb_weight_solves_total",
+                        "Solves of replica weights from the recent load that were started.",
+                        "0") COUNTER("eplb_weight_updates_total",
+                                     "New versions of a layer's replica weights that commands carried.",
+                                     "0") COUNTER("eplb_layers_published_total",
+                                                  "Layers whose candidate placement passed the gate.", "0")
+                    COUNTER(
+                        "eplb_layers_activated_total",
                         "Layers that were switched to their candidate placement on all ranks.",
                         "0") COUNTER("eplb_layers_aborted_total",
                                      "Layers whose candidate placement was given up, for whatever reason.",
                                      "0")
-                    COUNTER("eplb_layers_timed_out_total",
-                            "Layers among the aborted ones whose prepare was not answered in time.",
-                            "0") COUNTER("eplb_moved_slots_total",
-                                         "Physical slots that activations gave another expert.", "0")
-                        COUNTER("eplb_moved_bytes_total",
-                                "Bytes of expert weights that activations sent between ranks.",
-                                "0") HEAD("eplb_policy_seconds", "histogram",
-                                          "Duration of one policy run over all layers.") BUCKET("0.0001", "0")
-                            BUCKET("0.0003", "0") BUCKET("0.001", "0") BUCKET("0.003", "0")
-                                BUCKET("0.01", "0") BUCKET("0.03", "0") BUCKET("0.1", "0") BUCKET("0.3", "0")
-                                    BUCKET("1", "0") BUCKET("3", "0") BUCKET("10", "0") BUCKET(
-                                        "+Inf",
-                                        "0") "eplb_policy_seconds_sum 0\neplb_policy_seconds_count "
-                                             "0\n" GAUGE("eplb_last_sample_age_seconds",
-                                                         "Time since the last load sample was taken.", "NaN")
-                                                 GAUGE("eplb_last_activation_wait_seconds",
-                                                       "Time that the last activation waited for the "
-                                                       "reports of all ranks.",
-                                                       "NaN")
-                                                     GAUGE("eplb_activation_stuck",
-                                                           "1 while an activation lacks a report for too "
-                                                           "long, else 0.",
-                                                           "NaN"));
+                        COUNTER("eplb_layers_timed_out_total",
+                                "Layers among the aborted ones whose prepare was not answered in time.",
+                                "0") COUNTER("eplb_moved_slots_total",
+                                             "Physical slots that activations gave another expert.", "0")
+                            COUNTER("eplb_moved_bytes_total",
+                                    "Bytes of expert weights that activations sent between ranks.", "0")
+                                HEAD("eplb_policy_seconds", "histogram",
+                                     "Duration of one policy run over all layers.") BUCKET("0.0001", "0")
+                                    BUCKET("0.0003", "0") BUCKET("0.001", "0") BUCKET("0.003", "0") BUCKET(
+                                        "0.01", "0") BUCKET("0.03", "0") BUCKET("0.1", "0") BUCKET("0.3", "0")
+                                        BUCKET("1", "0") BUCKET("3", "0") BUCKET("10", "0") BUCKET(
+                                            "+Inf",
+                                            "0") "eplb_policy_seconds_sum 0\neplb_policy_seconds_count "
+                                                 "0\n" GAUGE("eplb_last_sample_age_seconds",
+                                                             "Time since the last load sample was taken.",
+                                                             "NaN")
+                                                     GAUGE("eplb_last_activation_wait_seconds",
+                                                           "Time that the last activation waited for the "
+                                                           "reports of all ranks.",
+                                                           "NaN")
+                                                         GAUGE("eplb_activation_stuck",
+                                                               "1 while an activation lacks a report for too "
+                                                               "long, else 0.",
+                                                               "NaN"));
     eplb_metrics_destroy(metrics);
 }
 
 /* One rebalance of five layers on four ranks counts once, and five layers: not per rank. */
-static void counts_appear_in_the_page(void **state)
+static void count_some(struct eplb_metrics *metrics)
 {
-    (void)state;
-    struct eplb_metrics *metrics = create();
     eplb_metrics_add(metrics, EPLB_METRIC_SAMPLES_TAKEN, 41);
     eplb_metrics_add(metrics, EPLB_METRIC_SAMPLES_TAKEN, 1);
     eplb_metrics_add(metrics, EPLB_METRIC_SAMPLES_REFUSED, 2);
@@ -118,18 +122,32 @@ static void counts_appear_in_the_page(void **state)
     eplb_metrics_set(metrics, EPLB_METRIC_LAST_SAMPLE_AGE, 7);
     eplb_metrics_set(metrics, EPLB_METRIC_LAST_SAMPLE_AGE, 1500000000);
     eplb_metrics_set(metrics, EPLB_METRIC_LAST_ACTIVATION_WAIT, 1);
+}
+
+static void counts_appear_in_the_page(void **state)
+{
+    (void)state;
+    struct eplb_metrics *metrics = create();
+    count_some(metrics);
     assert_exposes(
         metrics,
         COUNTER("eplb_samples_taken_total", "Load samples that were added to the windows.", "42") COUNTER(
             "eplb_samples_refused_total",
             "Load samples that were refused because a rank's counts were wrong.",
             "2") COUNTER("eplb_samples_lacking_total",
-                         "Forwards that gave no load sample because a rank's output was lacking.", "3")
-            COUNTER("eplb_rebalances_started_total", "Policy runs over all layers that were started.",
-                    "1") COUNTER("eplb_traffic_shifts_total",
-                                 "Shifts of the traffic that started a policy run before its time.",
-                                 "0") COUNTER("eplb_layers_published_total",
-                                              "Layers whose candidate placement passed the gate.", "5")
+                         "Forwards that gave no load sample because a rank's output was lacking.",
+                         "3") COUNTER("eplb_rebalances_started_total",
+                                      "Policy runs over all layers that were started.", "1")
+            COUNTER(
+                "eplb_traffic_shifts_total",
+                "Shifts of the traffic that started a policy run before its time.",
+                "0") COUNTER("eplb_weight_solves_total",
+                             "Solves of replica weights from the recent load that were started.",
+                             "0") COUNTER("eplb_weight_updates_total",
+                                          "New versions of a layer's replica weights that commands carried.",
+                                          "0") COUNTER("eplb_layers_published_total",
+                                                       "Layers whose candidate placement passed the gate.",
+                                                       "5")
                 COUNTER("eplb_layers_activated_total",
                         "Layers that were switched to their candidate placement on all ranks.",
                         "3") COUNTER("eplb_layers_aborted_total",

@@ -118,7 +118,7 @@ static void plans_are_legal(void **state)
     }
     printf("%d plans, digest %016" PRIx64 "\n", plans, digest);
     assert_int_equal(plans, 10000);
-    assert_true(digest == UINT64_C(0xd819e8997473d82c));
+    assert_true(digest == UINT64_C(0xa5eedfc1858975c6));
 }
 
 /* ---- drift ---- */
@@ -242,8 +242,8 @@ static void a_shift_moves_what_pays(void **state)
         memcpy(active, plan, sizeof active);
     }
     printf("%.2f slots per rank move, balance %.4f worse\n", moved / 9.0 / shape.ep_size, loss);
-    assert_true(moved / 9.0 / shape.ep_size < 2);
-    assert_true(loss < 0.03);
+    assert_true(moved / 9.0 / shape.ep_size < 1.2);
+    assert_true(loss < 0.01);
 }
 
 static void the_same_problem_gives_the_same_answer(void **state)
