@@ -101,10 +101,12 @@ struct eplb_policy_choice {
  *
  * robust makes the placement whose best split (eplb_best_split) is best over 64 scenarios of the coming
  * window, drawn from load, parts and history with the same random numbers for every problem: copies that
- * join as many ranks as possible, then a search of at most 9600 moves led by the densest rank sets; no clock.
+ * join as many ranks as possible, then searches of at most 19200 moves led by the densest rank sets, which
+ * end sooner where their flows are large; no clock.
  * From the initial placement it plans anew; any other active placement is searched at a price per moved
  * slot. Weights of the present window's best split come with the plan.
- * Above 512 ranks it only constructs. At most 64 flows on ranks and shared experts for each eighth move;
+ * Above 512 ranks it only constructs, near the active placement.
+ * At most 64 flows on ranks and shared experts for each eighth move;
  * O(P * R + E log E) for the construction.
  */
 EPLB_API struct eplb_policy_choice eplb_policy_find(const char *kind);

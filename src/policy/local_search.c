@@ -284,6 +284,9 @@ static void find_relief(struct search *search, int32_t old)
             continue;
         for (int32_t k = 0; k < count; k++) {
             int32_t expert = row[k];
+            /* A replica more on every rank has no share: no exchange, and no number to reckon with. */
+            if (even->more[expert] == INT64_MAX)
+                continue;
             int64_t relief = even->shares[expert] - even->more[expert] - (holders.fullest ? grows : 0);
             int64_t there = peak - even->sums[rank] + even->shares[old] - even->more[expert];
             int64_t gain = smaller(smaller(room, relief), there);

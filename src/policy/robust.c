@@ -27,14 +27,14 @@ enum {
 
 /* Mean optimum / mean rank load above which the active placement is not what the traffic was planned for. */
 static const double stale = 1.15;
-/* Windows since a shift until which a plan is repaired: what was planned from one window is a sketch. */
-static const int32_t young = 2;
+/* Windows since a shift until which a plan is repaired: what was planned from few is a sketch. */
+static const int32_t young = 3;
 /* How much of that a move of every rank's redundant slot must bring: what is moved costs a transfer, and a
  * plan that follows every window follows noise; the more so the less of a window lasts. In a repair it is
  * less, because more windows will profit by it: after a shift, and later. */
 static const double price = 0.11;
 static const double price_after_shift = 0.05;
-static const double price_in_repair = 0.065;
+static const double price_in_repair = 0.085;
 /* By how much a slot counts more where ranks have several: noise costs them little, in scenarios too much. */
 static const double ample_price = 3;
 /* What staying is worth to the constructions of a repair, in mean rank loads: from, to. */
@@ -129,7 +129,7 @@ static void repair_round(struct robust *work, int32_t round)
 /** A search ends where no single move helps; of several that started apart the best is taken. */
 static void repair(struct robust *work, double slot_price)
 {
-    for (int32_t round = 0; round < REPAIR_ROUNDS; round++) {
+    for (int32_t round = 0; round < REPAIR_ROUNDS && !eplb_search_is_tired(&work->search); round++) {
         eplb_search_start(&work->search, &work->active, &work->active, work->lanes, slot_price);
         repair_round(work, round);
         if (round > 0)
@@ -170,13 +170,18 @@ static void plan(struct robust *work, const struct eplb_policy_problem *problem)
 {
     const struct eplb_shape *shape = problem->shape;
     eplb_forecast_make(&work->forecast, problem);
-    eplb_spread_construct(&work->spread, work->forecast.mean, 0, &work->table);
+    bool unplanned = is_unplanned(work, problem);
+    if (!is_searched(shape) && !unplanned)
+        eplb_spread_construct_near(&work->spread, work->forecast.mean, 0, &work->active, most_bonus,
+                                   &work->table);
+    else
+        eplb_spread_construct(&work->spread, work->forecast.mean, 0, &work->table);
     if (!is_searched(shape)) {
         memcpy(work->expert_ids, work->table.expert_ids, table_bytes(shape));
         return;
     }
     eplb_scenarios_draw(&work->forecast, problem, work->lanes);
-    if (is_unplanned(work, problem))
+    if (unplanned)
         plan_anew(work);
     else
         plan_on(work, shape);

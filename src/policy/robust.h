@@ -20,7 +20,8 @@ enum {
     EPLB_ROBUST_SCENARIOS = 64,
     EPLB_ROBUST_TOTAL = 1 << 23, /* load of a scenario: sums of parts of it are exact in a float */
     EPLB_ROBUST_CUTS = 96,
-    EPLB_ROBUST_MOST_RANKS = 512, /* above, a plan is constructed but not searched for */
+    EPLB_ROBUST_MOST_RANKS = 512,     /* above, a plan is constructed but not searched for */
+    EPLB_ROBUST_MOST_WORK = 40000000, /* slots that flows look at in one plan: some tenths of a second */
 };
 
 /** One number per scenario. */
@@ -37,6 +38,7 @@ struct eplb_forecast {
     double deviation;   /* of an expert's share from window to window, relative, chance taken out */
     double persistence; /* how much of what sets the last window apart from the past lasts, in (0, 1) */
     double tokens;      /* counted in the last window */
+    double most_tokens; /* counted in the largest window */
     int32_t windows;    /* since the last shift, the last one included */
     double *last;       /* [E] scratch: a window's shares */
     double *older;      /* [E] scratch: the decayed shares of those before it */
@@ -132,6 +134,7 @@ struct eplb_trial_flow {
     int32_t *to;     /* [R] the slot of the same expert on the rank itself */
     int32_t *queue;  /* [R] the ranks that a search reached */
     int32_t search;
+    int64_t work; /* slots looked at since the layout */
 };
 
 void eplb_trial_flow_layout(struct eplb_trial_flow *flow, struct eplb_arena *arena,
@@ -174,9 +177,13 @@ struct eplb_cut_change {
 
 void eplb_cuts_layout(struct eplb_cuts *cuts, struct eplb_arena *arena, const struct eplb_shape *shape);
 
-/** Adds a set of ranks, or puts it in the place of one that does not bind in `kept`. Returns its number. */
+/**
+ * Adds a set of ranks, or puts it in the place of one that binds neither in `kept` nor, if there is a choice,
+ * in `raised`, the bounds that it is to raise. Returns its number.
+ */
 int32_t eplb_cuts_add(struct eplb_cuts *cuts, const struct eplb_table *table, const struct eplb_lanes *lanes,
-                      const int32_t *ranks, int32_t size, const struct eplb_bounds *kept);
+                      const int32_t *ranks, int32_t size, const struct eplb_bounds *kept,
+                      const struct eplb_bounds *raised);
 
 /** Measures all sets anew, for another table. */
 void eplb_cuts_measure(struct eplb_cuts *cuts, const struct eplb_table *table,
@@ -228,7 +235,10 @@ void eplb_search_start(struct eplb_search *search, const struct eplb_table *tabl
 /** Exchanges the table for another one when that costs less; they must be of the same shape. */
 void eplb_search_offer(struct eplb_search *search, struct eplb_table *table);
 
-/** Tries that many moves and keeps those that lower the cost. */
+/** Whether the flows have done as much work as one plan may take. */
+bool eplb_search_is_tired(const struct eplb_search *search);
+
+/** Tries that many moves, or until it is tired, and keeps those that lower the cost. */
 void eplb_search_run(struct eplb_search *search, int32_t candidates);
 
 /** Mean over the scenarios of optimum / mean rank load. */

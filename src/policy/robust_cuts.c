@@ -31,18 +31,32 @@ static void add_lanes(struct eplb_lanes *restrict sum, const struct eplb_lanes *
         sum->at[i] += factor * lanes->at[i];
 }
 
-/** The set that is given up for a new one, in turn: one that no kept bound rests on. */
-static int32_t choose_victim(struct eplb_cuts *cuts, const struct eplb_bounds *kept)
+static void mark(const struct eplb_bounds *bounds, int32_t count, bool *binds)
 {
-    EPLB_ASSERT(kept != NULL && cuts->count == EPLB_ROBUST_CUTS);
-    bool binds[EPLB_ROBUST_CUTS] = {false};
     for (int32_t i = 0; i < LANES; i++) {
-        EPLB_ASSERT(kept->binding[i] >= 0 && kept->binding[i] < cuts->count);
-        binds[kept->binding[i]] = true;
+        EPLB_ASSERT(bounds->binding[i] >= 0 && bounds->binding[i] < count);
+        binds[bounds->binding[i]] = true;
     }
-    do
+}
+
+/**
+ * The set that is given up for a new one, in turn: one that no bound rests on; where both together rest on
+ * all sets, one that no kept bound does.
+ */
+static int32_t choose_victim(struct eplb_cuts *cuts, const struct eplb_bounds *kept,
+                             const struct eplb_bounds *raised)
+{
+    EPLB_ASSERT(kept != NULL && raised != NULL && cuts->count == EPLB_ROBUST_CUTS);
+    bool binds[EPLB_ROBUST_CUTS] = {false};
+    bool kept_binds[EPLB_ROBUST_CUTS] = {false};
+    mark(kept, cuts->count, kept_binds);
+    mark(kept, cuts->count, binds);
+    mark(raised, cuts->count, binds);
+    for (int32_t i = 0; i < 2 * EPLB_ROBUST_CUTS; i++) {
         cuts->last = (cuts->last + 1) % EPLB_ROBUST_CUTS;
-    while (binds[cuts->last]);
+        if (!(i < EPLB_ROBUST_CUTS ? binds : kept_binds)[cuts->last])
+            break;
+    }
     return cuts->last;
 }
 
@@ -62,11 +76,12 @@ void eplb_cuts_measure(struct eplb_cuts *cuts, const struct eplb_table *table, c
 }
 
 int32_t eplb_cuts_add(struct eplb_cuts *cuts, const struct eplb_table *table, const struct eplb_lanes *lanes,
-                      const int32_t *ranks, int32_t size, const struct eplb_bounds *kept)
+                      const int32_t *ranks, int32_t size, const struct eplb_bounds *kept,
+                      const struct eplb_bounds *raised)
 {
     EPLB_ASSERT(size >= 1 && size <= table->num_ranks);
     EPLB_ASSERT(cuts->words == table->words);
-    int32_t cut = cuts->count < EPLB_ROBUST_CUTS ? cuts->count++ : choose_victim(cuts, kept);
+    int32_t cut = cuts->count < EPLB_ROBUST_CUTS ? cuts->count++ : choose_victim(cuts, kept, raised);
     uint64_t *set = cuts->sets + (size_t)cut * (size_t)cuts->words;
     memset(set, 0, (size_t)cuts->words * sizeof *set);
     for (int32_t i = 0; i < size; i++) {

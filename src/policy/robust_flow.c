@@ -27,6 +27,7 @@ void eplb_trial_flow_layout(struct eplb_trial_flow *flow, struct eplb_arena *are
     flow->from = eplb_arena_take(arena, ranks, sizeof *flow->from);
     flow->to = eplb_arena_take(arena, ranks, sizeof *flow->to);
     flow->queue = eplb_arena_take(arena, ranks, sizeof *flow->queue);
+    flow->work = 0;
 }
 
 void eplb_trial_flow_start(struct eplb_trial_flow *flow, const struct eplb_table *table)
@@ -43,6 +44,7 @@ static void set_shares(struct eplb_trial_flow *flow, const struct eplb_table *ta
                        const struct eplb_lanes *lanes, int32_t scenario)
 {
     int32_t slot = 0;
+    flow->work += (int64_t)table->num_ranks * table->slots_per_rank;
     for (int32_t rank = 0; rank < table->num_ranks; rank++) {
         double sum = 0;
         for (int32_t end = slot + table->slots_per_rank; slot < end; slot++) {
@@ -60,6 +62,7 @@ static int32_t widen(struct eplb_trial_flow *flow, const struct eplb_table *tabl
                      int32_t *tail)
 {
     int32_t slot = from * table->slots_per_rank;
+    flow->work += table->slots_per_rank;
     for (int32_t end = slot + table->slots_per_rank; slot < end; slot++) {
         int32_t expert = table->expert_ids[slot];
         if (table->copies[expert] == 1 || flow->share[slot] <= level * nothing)

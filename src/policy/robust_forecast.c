@@ -20,6 +20,7 @@ static const double usual_persistence = 0.6;
 static const double usual_deviation_counts = 2;
 static const double most_deviation = 0.4; /* windows of few tokens say nothing */
 static const double usual_persistence_counts = 1;
+static const double enough_tokens = 1.0 / 8; /* of a window, beside those of the largest */
 static const double least_persistence = 0.1;
 static const double most_persistence = 0.9;
 
@@ -93,9 +94,22 @@ static const int64_t *window_at(const struct eplb_policy_problem *problem, int32
     return problem->history + (size_t)(problem->num_history - back) * (size_t)problem->shape->num_experts;
 }
 
-static bool is_empty(const struct eplb_policy_problem *problem, int32_t back)
+/** Whether an earlier window is left out: what a few tokens say of an expert's share is chance. */
+static bool says_nothing(const struct eplb_forecast *forecast, const struct eplb_policy_problem *problem,
+                         int32_t back)
 {
-    return total_of(window_at(problem, back), problem->shape->num_experts) <= 0;
+    double total = total_of(window_at(problem, back), problem->shape->num_experts);
+    return back > 0 && total < enough_tokens * forecast->most_tokens;
+}
+
+static double most_tokens_of(const struct eplb_policy_problem *problem)
+{
+    double most = 0;
+    for (int32_t back = 0; back <= problem->num_history; back++) {
+        double total = total_of(window_at(problem, back), problem->shape->num_experts);
+        most = total > most ? total : most;
+    }
+    return most;
 }
 
 /** What neighbouring windows are like. */
@@ -114,7 +128,7 @@ static struct neighbours compare_neighbours(const struct eplb_policy_problem *pr
     int32_t newer = 0;
     forecast->windows = 1;
     for (int32_t back = 1; back <= problem->num_history; back++) {
-        if (is_empty(problem, back))
+        if (says_nothing(forecast, problem, back))
             continue;
         struct distance distance =
             distance_of(window_at(problem, newer), window_at(problem, back), problem->shape->num_experts);
@@ -157,8 +171,8 @@ static void add_prediction(const struct eplb_forecast *forecast, const int64_t *
 }
 
 /**
- * Goes through the windows since the last shift, oldest first: what is past for the last one, and how well
- * each was told by the one before it rather than by those before that.
+ * Goes through the windows since the last shift, oldest first: what is past for the last one, and by how much
+ * each was told better by the one before it than by those before that.
  */
 static void learn(struct eplb_forecast *forecast, const struct eplb_policy_problem *problem, int32_t oldest)
 {
@@ -169,7 +183,7 @@ static void learn(struct eplb_forecast *forecast, const struct eplb_policy_probl
     for (int32_t i = 0; i < count; i++)
         forecast->older[i] = 0;
     for (int32_t back = oldest; back >= 0; back--) {
-        if (is_empty(problem, back))
+        if (says_nothing(forecast, problem, back))
             continue;
         const int64_t *window = window_at(problem, back);
         if (seen >= 2)
@@ -191,6 +205,10 @@ static void learn(struct eplb_forecast *forecast, const struct eplb_policy_probl
     persistence = persistence > most_persistence ? most_persistence : persistence;
     forecast->persistence = (predictions * persistence + usual_persistence_counts * usual_persistence) /
                             (predictions + usual_persistence_counts);
+    /* A last window of few tokens says little, too, where there are others. */
+    double part = forecast->tokens / (enough_tokens * forecast->most_tokens);
+    if (seen > 1 && part < 1)
+        forecast->persistence *= part;
 }
 
 void eplb_forecast_make(struct eplb_forecast *forecast, const struct eplb_policy_problem *problem)
@@ -199,6 +217,7 @@ void eplb_forecast_make(struct eplb_forecast *forecast, const struct eplb_policy
     forecast->tokens = total_of(problem->load, count);
     EPLB_ASSERT(forecast->tokens > 0);
     EPLB_ASSERT(problem->num_history >= 0 && (problem->num_history == 0 || problem->history != NULL));
+    forecast->most_tokens = most_tokens_of(problem);
     for (int32_t i = 0; i < count; i++)
         forecast->now[i] = (double)problem->load[i] / forecast->tokens;
     const struct neighbours found = compare_neighbours(problem, forecast);

@@ -61,7 +61,7 @@ static bool make_exact(struct eplb_search *search, struct eplb_bounds *bounds, d
             if (size == 0)
                 break;
             int32_t cut = eplb_cuts_add(&search->cuts, &search->table, search->lanes, search->flow.queue,
-                                        size, &search->optimum);
+                                        size, &search->optimum, bounds);
             eplb_cuts_raise(&search->cuts, cut, bounds);
             /* No rise: the set is as dense as the level, as far as a float tells. */
             if (bounds->sum >= stop || bounds->level.at[i] <= level)
@@ -93,9 +93,9 @@ static void seed_cuts(struct eplb_search *search)
     cuts->last = -1;
     for (int32_t rank = 0; rank < ranks; rank++)
         search->flow.queue[rank] = rank;
-    eplb_cuts_add(cuts, &search->table, search->lanes, search->flow.queue, ranks, NULL);
+    eplb_cuts_add(cuts, &search->table, search->lanes, search->flow.queue, ranks, NULL, NULL);
     for (int32_t rank = 0; rank < ranks && rank < EPLB_ROBUST_CUTS / 2; rank++)
-        eplb_cuts_add(cuts, &search->table, search->lanes, &rank, 1, NULL);
+        eplb_cuts_add(cuts, &search->table, search->lanes, &rank, 1, NULL, NULL);
 }
 
 void eplb_search_start(struct eplb_search *search, const struct eplb_table *table,
@@ -350,8 +350,16 @@ static void run_round(struct eplb_search *search, uint64_t key)
     try_move(search, &best, stop);
 }
 
+bool eplb_search_is_tired(const struct eplb_search *search)
+{
+    return search->flow.work > EPLB_ROBUST_MOST_WORK;
+}
+
 void eplb_search_run(struct eplb_search *search, int32_t candidates)
 {
-    for (int32_t i = 0; i < candidates && eplb_search_balance(search) > 1 + good_enough; i += ROUND)
+    for (int32_t i = 0; i < candidates && eplb_search_balance(search) > 1 + good_enough; i += ROUND) {
+        if (eplb_search_is_tired(search))
+            break;
         run_round(search, eplb_mix(0, (uint64_t)i));
+    }
 }

@@ -84,9 +84,9 @@ static const struct {
     int32_t experts, ranks, redundant;
     int plans;
 } mix[] = {
-    {4, 1, 0, 200},  {8, 2, 0, 1200}, {8, 2, 1, 1800}, {6, 2, 3, 800},  {8, 4, 1, 2000}, {12, 4, 1, 1200},
-    {9, 3, 4, 1000}, {12, 3, 6, 600}, {10, 5, 6, 400}, {4, 4, 2, 600},  {4, 4, 3, 100},  {16, 8, 0, 60},
-    {64, 8, 1, 20},  {64, 16, 2, 10}, {130, 65, 1, 6}, {256, 32, 1, 4},
+    {4, 1, 0, 400},  {8, 2, 0, 1200}, {8, 2, 1, 1800}, {6, 2, 3, 1900}, {8, 4, 1, 1000}, {12, 4, 1, 500},
+    {9, 3, 4, 1400}, {12, 3, 6, 830}, {10, 5, 6, 200}, {4, 4, 2, 600},  {4, 4, 3, 100},  {16, 8, 0, 60},
+    {64, 8, 1, 4},   {64, 16, 2, 3},  {130, 65, 1, 1}, {256, 32, 1, 2},
 };
 
 static void plans_are_legal(void **state)
@@ -118,7 +118,7 @@ static void plans_are_legal(void **state)
     }
     printf("%d plans, digest %016" PRIx64 "\n", plans, digest);
     assert_int_equal(plans, 10000);
-    assert_true(digest == UINT64_C(0xa5eedfc1858975c6));
+    assert_true(digest == UINT64_C(0x0f9e59c30ae0af1a));
 }
 
 /* ---- drift ---- */
@@ -243,7 +243,7 @@ static void a_shift_moves_what_pays(void **state)
     }
     printf("%.2f slots per rank move, balance %.4f worse\n", moved / 9.0 / shape.ep_size, loss);
     assert_true(moved / 9.0 / shape.ep_size < 1.2);
-    assert_true(loss < 0.01);
+    assert_true(loss < 0.02);
 }
 
 static void the_same_problem_gives_the_same_answer(void **state)

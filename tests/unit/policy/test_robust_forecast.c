@@ -119,12 +119,35 @@ static void a_shift_ends_the_past(void **state)
     assert_near(forecast.deviation, sqrt((square + 2 * 0.15 * 0.15) / 3));
 }
 
+/** A few tokens say nothing of what an expert's share is, whether they are earlier ones or the last. */
+static void small_windows_say_nothing(void **state)
+{
+    (void)state;
+    static const int64_t windows[][EXPERTS] = {{400000, 200000, 200000, 200000},
+                                               {380000, 220000, 200000, 200000},
+                                               {0, 8, 0, 0},
+                                               {360000, 240000, 200000, 200000},
+                                               {5000, 0, 0, 5000}};
+    make(windows, 4);
+    assert_int_equal(forecast.windows, 3);
+    assert_near(forecast.persistence, (0.9 + 0.6) / 2);
+    assert_near(forecast.past[0], (0.8 * 0.4 + 0.38) / 1.8);
+    make(windows, 5);
+    assert_int_equal(forecast.windows, 1); /* that far apart even so few are a shift */
+    assert_near(forecast.persistence, 0.6);
+    static const int64_t few[][EXPERTS] = {{400000, 200000, 200000, 200000}, {3, 2, 3, 2}};
+    make(few, 2);
+    assert_int_equal(forecast.windows, 2);
+    assert_near(forecast.persistence, 0.6 * 10 * 8 / 1000000);
+    assert_near(forecast.mean[0], 2 * (forecast.persistence * 0.3 + (1 - forecast.persistence) * 0.4));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_window_is_all_there_is), cmocka_unit_test(a_drift_lasts),
         cmocka_unit_test(a_swing_does_not_last),      cmocka_unit_test(deviation_is_without_chance),
-        cmocka_unit_test(a_shift_ends_the_past),
+        cmocka_unit_test(a_shift_ends_the_past),      cmocka_unit_test(small_windows_say_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
