@@ -105,9 +105,8 @@ struct eplb_policy_choice {
  * end sooner where their flows are large; no clock.
  * From the initial placement it plans anew; any other active placement is searched at a price per moved
  * slot. Weights of the present window's best split come with the plan.
- * Above 512 ranks it only constructs, near the active placement.
- * At most 64 flows on ranks and shared experts for each eighth move;
- * O(P * R + E log E) for the construction.
+ * Above 512 ranks it only constructs, near the active placement. At most 64 flows on ranks and shared
+ * experts for each eighth move; O(P * R + E log E) for the construction.
  */
 EPLB_API struct eplb_policy_choice eplb_policy_find(const char *kind);
 
