@@ -27,6 +27,12 @@ enum { NUM_POLICIES = sizeof policies / sizeof *policies };
 
 #define FIRST_SEED UINT64_C(20261130)
 
+#if defined(__SANITIZE_THREAD__)
+enum { NUM_ROUNDS = 10 };
+#else
+enum { NUM_ROUNDS = 40 };
+#endif
+
 /** Everything that a call writes. */
 struct written {
     int32_t expert_ids[LAYERS * SLOTS];
@@ -163,7 +169,7 @@ static void tell_past(struct desk *desk, uint64_t round)
 static void it_plans_as_the_planner_does(void **state)
 {
     (void)state;
-    for (uint64_t round = 0; round < 40; round++) {
+    for (uint64_t round = 0; round < NUM_ROUNDS; round++) {
         struct desk desk;
         desk_open(&desk, FIRST_SEED + round, policies[round % NUM_POLICIES]);
         tell_past(&desk, round);
