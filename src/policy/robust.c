@@ -126,11 +126,13 @@ static void repair_round(struct robust *work, int32_t round)
     search_for(&work->search, REPAIR_CANDIDATES);
 }
 
-/** A search ends where no single move helps; of several that started apart the best is taken. */
+/** A search, just started, ends where no single move helps; of several that start apart the best is taken. */
 static void repair(struct robust *work, double slot_price)
 {
+    work->search.price = slot_price;
     for (int32_t round = 0; round < REPAIR_ROUNDS && !eplb_search_is_tired(&work->search); round++) {
-        eplb_search_start(&work->search, &work->active, &work->active, work->lanes, slot_price);
+        if (round > 0)
+            eplb_search_start(&work->search, &work->active, &work->active, work->lanes, slot_price);
         repair_round(work, round);
         if (round > 0)
             eplb_search_offer(&work->search, &work->best);

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The eplb authors
 #
-# usage: compare.sh SOURCE_FOLDER EXPECTED PROGRAM [C_FILE...]
+# usage: compare.sh SOURCE_FOLDER EXPECTED PROGRAM C_FILE...
 #
-# Runs PROGRAM, built with this build's own compiler and flags, in one thread, in several, in four
-# processes; and the C files, if any, compiled by gcc and by clang at several levels. All of them must
-# print the lines of EXPECTED, which is committed: other machines agree with it too.
+# Runs PROGRAM, built with this build's own compiler and flags, and the C files compiled by gcc and by
+# clang at several levels, and with sanitizers; in one thread, in four, in four processes. All of them
+# must print the lines of EXPECTED, which is committed: other machines agree with it too.
 set -eu
 
 source=$1 expected=$2 program=$3
@@ -48,6 +48,7 @@ build_and_run() {
     if "$compiler" -std=c11 -D_GNU_SOURCE -DEPLB_TEST_BUILD=0 -fno-strict-overflow -ffp-contract=off $flags \
         -I "$source/src" -I "$source/include" "$@" -o "$work/program" -lm -lpthread 2>"$work/errors"; then
         run "$compiler $flags" "$work/program"
+        run "$compiler $flags, layers in two threads" "$work/program" 1 2
     else
         complain "does not compile with $compiler $flags: $(cat "$work/errors")"
     fi
@@ -66,7 +67,6 @@ for process in 1 2 3 4; do
 done
 
 for compiler in gcc clang; do
-    [ $# -gt 0 ] || break
     if ! command -v $compiler >/dev/null; then
         echo "SKIP: $compiler is not installed; the other compilers were compared"
         continue
@@ -75,4 +75,5 @@ for compiler in gcc clang; do
         build_and_run $compiler $level "$@"
     done
 done
+build_and_run "${CC:-gcc}" "-O1 -fsanitize=address,undefined -fno-sanitize-recover=all" "$@"
 exit $failed
