@@ -38,7 +38,7 @@ struct eplb_forecast {
     double deviation;   /* of an expert's share from window to window, relative, chance taken out */
     double persistence; /* how much of what sets the last window apart from the past lasts, in (0, 1) */
     double tokens;      /* counted in the last window */
-    double most_tokens; /* counted in the largest window */
+    double enough;      /* tokens of a window that is not left out */
     int32_t windows;    /* since the last shift, the last one included */
     double *last;       /* [E] scratch: a window's shares */
     double *older;      /* [E] scratch: the decayed shares of those before it */

@@ -20,7 +20,9 @@ static const double usual_persistence = 0.6;
 static const double usual_deviation_counts = 2;
 static const double most_deviation = 0.4; /* windows of few tokens say nothing */
 static const double usual_persistence_counts = 1;
-static const double enough_tokens = 1.0 / 8; /* of a window, beside those of the largest */
+/* A window has enough tokens with so many for each expert; with fewer, beside those of the largest. */
+static const double enough_per_expert = 16;
+static const double enough_of_most = 1.0 / 8;
 static const double least_persistence = 0.1;
 static const double most_persistence = 0.9;
 
@@ -99,17 +101,19 @@ static bool says_nothing(const struct eplb_forecast *forecast, const struct eplb
                          int32_t back)
 {
     double total = total_of(window_at(problem, back), problem->shape->num_experts);
-    return back > 0 && total < enough_tokens * forecast->most_tokens;
+    return total <= 0 || (back > 0 && total < forecast->enough);
 }
 
-static double most_tokens_of(const struct eplb_policy_problem *problem)
+static double enough_for(const struct eplb_policy_problem *problem)
 {
     double most = 0;
     for (int32_t back = 0; back <= problem->num_history; back++) {
         double total = total_of(window_at(problem, back), problem->shape->num_experts);
         most = total > most ? total : most;
     }
-    return most;
+    double absolute = enough_per_expert * problem->shape->num_experts;
+    double relative = enough_of_most * most;
+    return absolute < relative ? absolute : relative;
 }
 
 /** What neighbouring windows are like. */
@@ -206,7 +210,7 @@ static void learn(struct eplb_forecast *forecast, const struct eplb_policy_probl
     forecast->persistence = (predictions * persistence + usual_persistence_counts * usual_persistence) /
                             (predictions + usual_persistence_counts);
     /* A last window of few tokens says little, too, where there are others. */
-    double part = forecast->tokens / (enough_tokens * forecast->most_tokens);
+    double part = forecast->tokens / forecast->enough;
     if (seen > 1 && part < 1)
         forecast->persistence *= part;
 }
@@ -217,7 +221,7 @@ void eplb_forecast_make(struct eplb_forecast *forecast, const struct eplb_policy
     forecast->tokens = total_of(problem->load, count);
     EPLB_ASSERT(forecast->tokens > 0);
     EPLB_ASSERT(problem->num_history >= 0 && (problem->num_history == 0 || problem->history != NULL));
-    forecast->most_tokens = most_tokens_of(problem);
+    forecast->enough = enough_for(problem);
     for (int32_t i = 0; i < count; i++)
         forecast->now[i] = (double)problem->load[i] / forecast->tokens;
     const struct neighbours found = compare_neighbours(problem, forecast);

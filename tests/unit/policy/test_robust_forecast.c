@@ -138,8 +138,17 @@ static void small_windows_say_nothing(void **state)
     static const int64_t few[][EXPERTS] = {{400000, 200000, 200000, 200000}, {3, 2, 3, 2}};
     make(few, 2);
     assert_int_equal(forecast.windows, 2);
-    assert_near(forecast.persistence, 0.6 * 10 * 8 / 1000000);
+    assert_near(forecast.persistence, 0.6 * 10 / 64);
     assert_near(forecast.mean[0], 2 * (forecast.persistence * 0.3 + (1 - forecast.persistence) * 0.4));
+    /* 16 tokens for each expert are enough beside any number of them; none are too few where all have few. */
+    static const int64_t burst[][EXPERTS] = {
+        {4000000, 3000000, 2000000, 1000000}, {40, 30, 20, 10}, {41, 29, 20, 10}};
+    make(burst, 3);
+    assert_int_equal(forecast.windows, 3);
+    assert_true(forecast.persistence > 0.3);
+    static const int64_t all_few[][EXPERTS] = {{4, 3, 2, 1}, {3, 3, 2, 2}, {4, 3, 2, 1}};
+    make(all_few, 3);
+    assert_int_equal(forecast.windows, 3);
 }
 
 int main(void)
